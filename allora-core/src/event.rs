@@ -63,6 +63,7 @@ pub(crate) use line::log;
 /// | [`RunExpired`](Self::RunExpired) | the rest of the run, probably; the occurrence is run again |
 /// | [`LeaseLost`](Self::LeaseLost), [`LeaseRenewalFailed`](Self::LeaseRenewalFailed) | the rest of the run, unless it continues |
 /// | [`AfterCompletion`](Self::AfterCompletion) | the rest of the run, after its completion |
+/// | [`EndRejected`](Self::EndRejected) | nothing, or the occurrence once more, at least once; its result is lost |
 /// | [`GivenUp`](Self::GivenUp) | the occurrence, until its dead letter is rerun; the job continues |
 /// | [`ClaimAbandoned`](Self::ClaimAbandoned) | the occurrence, if the claim had succeeded, at most once |
 /// | [`ScheduleLost`](Self::ScheduleLost) | the stored schedule, from now on: the store has lost it |
@@ -271,6 +272,20 @@ pub enum Event {
         fence: i64,
         /// The error, or what became of the run.
         what: String,
+    },
+    /// The store rejected the end of a run each time, until the run's lease had ended. The run is recorded
+    /// as lost, or as expired and run again, although it has ended.
+    EndRejected {
+        /// The job.
+        name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
+        /// The nominal time.
+        scheduled_at: Time,
+        /// The run's fence.
+        fence: i64,
+        /// The error of the last request.
+        error: Arc<Error>,
     },
     /// An occurrence was given up: its attempts are used up, and the last one ended without a result;
     /// or the job runs at most once now, which allows no other attempt. It is a dead letter. Correct
@@ -550,6 +565,7 @@ impl Event {
             | Event::JobInvalid { name, .. }
             | Event::JobResumed { name }
             | Event::Pruned { name }
+            | Event::EndRejected { name, .. }
             | Event::GivenUp { name, .. }
             | Event::ScheduleWarning { name, .. }
             | Event::ClaimAbandoned { name, .. } => Some(name),
@@ -583,6 +599,9 @@ impl Event {
             Event::Ended { reason: Some(NotRunReason::Shutdown), .. } => {
                 "set a longer grace period, or have the job end when it is cancelled; trigger it if \
                  the occurrence is to run all the same"
+            }
+            Event::EndRejected { .. } => {
+                "correct what the error names; rerun the job if its work is not done"
             }
             Event::GivenUp { .. } => "correct the cause, then rerun or dismiss the dead letter",
             Event::ClaimAbandoned { .. } => {

@@ -27,18 +27,28 @@ pub struct ClaimKey<'a> {
     pub since: Option<Time>,
     /// The length of the lease, from the store's now.
     pub duration: Duration,
+    /// The length by which the holder extends it, if this node knows it. A lease that ends later than this
+    /// explains was written by a clock that was ahead.
+    pub extended_by: Option<Duration>,
 }
 
 impl<'a> ClaimKey<'a> {
     /// A claim for the occurrence of `job` that is due since `due_at`.
     pub fn new(claim_id: u128, limit: u32, job: &'a str, due_at: Time, duration: Duration) -> Self {
-        Self { claim_id, limit, job, due_at, since: None, duration }
+        Self { claim_id, limit, job, due_at, since: None, duration, extended_by: None }
     }
 
     /// With the time since which the job has waited.
     #[must_use]
     pub fn waiting_since(mut self, since: Option<Time>) -> Self {
         self.since = since;
+        self
+    }
+
+    /// With the length by which the holder extends the lease.
+    #[must_use]
+    pub fn extended_by(mut self, extended_by: Duration) -> Self {
+        self.extended_by = Some(extended_by);
         self
     }
 

@@ -128,6 +128,11 @@ lines! { event:
     warn NODE Event::AfterCompletion { name, fence, what, .. } =>
         "the run had completed its occurrence, and did not return after that"
         { job: &**name, fence: *fence, what: &**what, remedy: event.remedy() }
+    error NODE Event::EndRejected { name, kind, scheduled_at, fence, error } =>
+        "the end of this run was not recorded: the store rejected it until the run's lease had ended" {
+        job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), fence: *fence,
+        error: error.to_string(), cause: cause(&**error), remedy: event.remedy()
+    }
     error NODE Event::GivenUp { name, scheduled_at, attempts, .. } =>
         "occurrence given up: its attempts are used up, and the last one ended without a result; it is a dead letter" {
         job: &**name, scheduled_at: time(scheduled_at), attempts: *attempts, remedy: event.remedy()

@@ -37,7 +37,7 @@ roles! {
     End: StoreUp NotificationsUp CapacityFree ClocksAgree JobResumed KindHandled DataMatches LabelMatched NodeAlive
         OrphansGone KeyFree;
     Moment: RunLost RunExpired OccurrencesMissed OccurrencesSkipped LeaseLost LeaseRenewalFailed
-        AfterCompletion GivenUp ClaimAbandoned ScheduleLost Reregistered Pruned TimerDelayed;
+        AfterCompletion EndRejected GivenUp ClaimAbandoned ScheduleLost Reregistered Pruned TimerDelayed;
     Other: DurabilityWarning ScheduleWarning Ready Started Ended KeyLimitsDiffer Recovered Redefined
         DefinitionAdopted Stopped;
 }

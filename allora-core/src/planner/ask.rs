@@ -22,7 +22,7 @@ use crate::{
 use std::{cmp::Reverse, time::Duration};
 
 /// The largest number of requests on their way about jobs whose operations fail.
-const SUSPECTS: usize = 8;
+const SUSPECTS: usize = 16;
 
 impl Planner {
     /// The operations to send at `now`, with capacity for `room` more runs.
@@ -35,15 +35,16 @@ impl Planner {
         self.now = now;
         self.evict_idle(now);
         self.take_turns(now);
+        self.set_room(room, Vec::new());
         // An unresolved claim may have won, and one that is on its way may win.
-        let room = room.saturating_sub(self.unresolved() + self.reserved() + self.claiming());
+        let room = room.saturating_sub(self.reserved());
         self.has_room = room > 0;
         self.take_from_aside();
-        self.ask_to_replace(now);
+        self.ask_without_room(now);
         let mut requests = Vec::new();
         let mut claims = 0;
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        let are_due = is_due(self.suspects_at(room, 0));
+        let are_due = is_due(self.suspects_at(0));
         let had_suspects = std::mem::take(&mut self.had_suspects);
         if !are_due || had_suspects {
             claims = self.ask(now, room, &mut requests, events);
@@ -57,18 +58,21 @@ impl Planner {
             self.had_suspects = true;
             claims = self.ask_suspects(now, room, &mut requests, events);
         }
-        self.claiming.extend(requests.iter().filter(|one| one.is_claim()).map(|one| one.slot));
+        for request in requests.iter().filter(|request| request.is_claim()) {
+            let is_repeated = self.is_repeated(request);
+            let claims = if is_repeated { &mut self.repeating } else { &mut self.claiming };
+            claims.insert(request.slot);
+        }
         self.shares.claims_many(claims, now);
         let room = room.saturating_sub(claims);
         let query = self.ask_query(now, room);
         let (query_at, query_waits) = self.query_at(now, room);
         let sent = usize::from(are_suspects && !requests.is_empty());
         let next_at = self.next_up().map(|(at, ..)| at);
-        let repeat_at = self.suspects_at(room, sent);
+        let repeat_at = self.suspects_at(sent);
         let release_at = self.without_slot_at().filter(|_| !self.failing.contains(SlotId::NONE));
         let more = is_due(next_at) || is_due(repeat_at) || is_due(release_at);
-        let suspect_at = self.next_suspect().map(|(at, ..)| at);
-        let waits = (is_due(next_at) || is_due(suspect_at)) && room == 0 || query_waits;
+        let waits = is_due(next_at) && room == 0 || query_waits;
         let full = waits && !is_due(repeat_at) && !is_due(release_at);
         if full {
             self.doubt(now);
@@ -137,16 +141,35 @@ impl Planner {
         claims
     }
 
-    /// Looks now at the jobs whose next occurrence is due and replaces their runs, whatever the node's
-    /// capacity: a run may be the one that it waits for.
-    fn ask_to_replace(&mut self, now: Time) {
-        let is_due = |id: &SlotId| {
-            let slot = self.slots.get(*id)?;
-            slot.wake_at.filter(|at| *at <= now)
+    /// Looks now, whatever the node's capacity, at the jobs that are due and need none: those whose next
+    /// occurrence replaces their runs, because a run may be the one that it waits for; and those that hold
+    /// a key, or may hold one, because the capacity that they would wait for is reserved for themselves.
+    fn ask_without_room(&mut self, now: Time) {
+        let needs_none = |id: &&SlotId| {
+            let slot = self.slots.get(**id);
+            slot.is_some_and(|slot| slot.wake_at.is_some_and(|at| at <= now))
+                && !self.failing.contains(**id)
+                && !self.needs_room(**id)
         };
         let due: Vec<SlotId> =
-            self.replacing.iter().copied().filter(|id| is_due(id).is_some()).collect();
-        due.into_iter().for_each(|id| self.wake(id, Some(NOW)));
+            self.replacing.iter().chain(&self.keyed).filter(needs_none).copied().collect();
+        for id in due {
+            // A job that was held back is due when that time is over.
+            self.failing.release(id);
+            self.wake(id, Some(NOW));
+        }
+    }
+
+    /// `true` if the reply to an earlier request for the same was lost.
+    fn is_repeated(&self, request: &Request) -> bool {
+        match &request.action {
+            RequestAction::Claim(pending) => pending.lease_end.is_some(),
+            RequestAction::ClaimKey(_) => {
+                let key = self.slots.get(request.slot).and_then(Slot::key);
+                key.is_some_and(|key| key.was_lost)
+            }
+            _ => false,
+        }
     }
 
     /// The largest number of operations in the next request, beside those on their way.
@@ -154,19 +177,26 @@ impl Planner {
         self.window.size().saturating_sub(self.on_way.operations).max(1)
     }
 
-    /// The time of the next request about jobs whose operations fail, with capacity for `room` more
-    /// runs. `sent`: the number of such requests that are sent now.
-    fn suspects_at(&mut self, room: usize, sent: usize) -> Option<Time> {
+    /// The time of the next request about jobs whose operations fail. `sent`: the number of such requests
+    /// that are sent now. None of them waits for capacity: it may be reserved for what they resolve.
+    fn suspects_at(&mut self, sent: usize) -> Option<Time> {
         if self.on_way.suspects + sent >= SUSPECTS {
             return None;
         }
-        let queued = self.next_suspect().map(|(at, ..)| at).filter(|_| room > 0);
+        self.suspect_times().into_iter().flatten().min()
+    }
+
+    /// The times of the next repeated claim, of the next operation without a slot, and of the next on
+    /// another job whose last operation failed.
+    fn suspect_times(&mut self) -> [Option<Time>; 3] {
+        let queued = self.next_suspect().map(|(at, ..)| at);
         let without_slot = self.without_slot_at().filter(|_| self.failing.contains(SlotId::NONE));
-        queued.into_iter().chain(self.repeat_at()).chain(without_slot).min()
+        [self.repeat_at(), without_slot, queued]
     }
 
     /// Adds operations of one sort: repeated claims, those without a slot, or those on jobs whose last
-    /// operation failed. Returns the number of new claims. The others have half of the window.
+    /// operation failed. The sort that has waited longest comes first, so that many that hang keep none of
+    /// another sort from its reply. Returns the number of new claims. The others have half of the window.
     fn ask_suspects(
         &mut self,
         now: Time,
@@ -175,12 +205,15 @@ impl Planner {
         events: &mut Vec<Event>,
     ) -> usize {
         let mut size = (self.window.size() / 2).max(1);
-        requests.extend(self.repeat_claims(now, size));
-        if requests.is_empty() && self.failing.contains(SlotId::NONE) {
+        let [repeat_at, without_slot_at, queued_at] = self.suspect_times();
+        let first = repeat_at.into_iter().chain(without_slot_at).chain(queued_at).min();
+        if repeat_at == first {
+            requests.extend(self.repeat_claims(now, size));
+        } else if without_slot_at == first {
             size = size.min(self.failing.most(SlotId::NONE));
             self.add_without_slot(now, size, requests);
         }
-        if !requests.is_empty() {
+        if queued_at != first || !requests.is_empty() {
             return 0;
         }
         let mut due = Vec::new();
@@ -195,17 +228,29 @@ impl Planner {
             size = size.min(self.failing.most(id));
             bytes += self.slots.get(id).map_or(0, Slot::operation_bytes);
             let is_full = requests.len() >= size || bytes > MAX_BYTES;
-            if claims >= room || !requests.is_empty() && is_full {
+            if !requests.is_empty() && is_full {
                 self.suspects.push(Reverse(wake_up));
                 break;
             }
+            let needs_room = self.needs_room(id);
+            if needs_room && claims >= room {
+                self.make_stale(id);
+            }
             let request = self.ask_about(id, at, now, events);
-            claims += usize::from(request.as_ref().is_some_and(Request::is_claim));
+            let is_claim = request.as_ref().is_some_and(Request::is_claim);
+            claims += usize::from(is_claim && needs_room);
             requests.extend(request);
         }
         self.suspects.extend(due.map(Reverse));
         sort_claims(requests);
         claims
+    }
+
+    /// The job is read instead of claimed, which needs no capacity and shows if the store answers.
+    fn make_stale(&mut self, id: SlotId) {
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.phase = Phase::Stale;
+        }
     }
 
     /// The earliest entry of the queue of jobs whose operations fail that its slot confirms.
@@ -291,6 +336,7 @@ impl Planner {
             let decided = walk_and_decide(name, spec, &known, &mut backlog, now, claimant, 1);
             slot.set_backlog(backlog);
             if let Ok(Decision::Claim { claim, then }) = decided {
+                pending.started = known.started_with(&claim.expected);
                 let until = slot.claim_until(now, self.store_timeout);
                 (pending.claim, pending.then) = (claim.until(until), then);
             }
@@ -390,6 +436,10 @@ impl Planner {
         let walking = self.walking;
         let decided = walk_and_decide(name, spec, known, &mut backlog, now, claimant, walking);
         let due_at = known.due_at;
+        let started = match &decided {
+            Ok(Decision::Claim { claim, .. }) => known.started_with(&claim.expected),
+            _ => known.started,
+        };
         let is_own = turn.is_zero() && !slot.is_stored();
         let own_instant = known.wants_attention().filter(|_| is_own);
         let decided = decided.map(|decision| in_turn(decision, known, turn, now));
@@ -434,7 +484,7 @@ impl Planner {
                 self.own_claim_sent(own_instant);
                 let late = due_at.map_or(Duration::ZERO, |due| since(now, due));
                 let lease_end = None;
-                let pending = PendingClaim { claim, then, late, lease_end, own_instant };
+                let pending = PendingClaim { claim, then, late, started, lease_end, own_instant };
                 RequestAction::Claim(Box::new(pending))
             }
             Decision::Advance(advance) => RequestAction::Advance(advance),

@@ -45,7 +45,8 @@ impl Unplanned {
         let then = completion_of(&name, &spec, &self.claimed.occurrence, started).ok()?;
         let claimed = self.claimed.clone();
         let passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
-        Some(Start { slot: SlotId::NONE, name, spec, claimed, then, late, passes, key: None })
+        let (slot, key, has_room) = (SlotId::NONE, None, true);
+        Some(Start { slot, name, spec, claimed, then, late, passes, key, has_room })
     }
 }
 
@@ -82,13 +83,6 @@ impl Planner {
     /// A query claims what is due at this time, and may be late by `window`.
     pub(super) fn claim_by_query(&mut self, due_at: Time, window: Option<Duration>) {
         self.due_claims.next.entry(due_at).or_default().add(window);
-    }
-
-    /// The capacity that queries and what they have claimed have reserved.
-    pub(super) fn reserved_by_queries(&self) -> usize {
-        let claims = &self.due_claims;
-        let asked = claims.asked.as_ref().filter(|asked| !asked.is_doubtful());
-        asked.map_or(0, |asked| asked.request.limit) + claims.unplanned.len() + claims.sent
     }
 
     /// The query to send at `now` with this capacity.
@@ -325,6 +319,7 @@ impl Planner {
                         late,
                         passes,
                         key: None,
+                        has_room: true,
                     });
                 }
             },
@@ -419,10 +414,14 @@ impl Planner {
             }
         }
         let due_at = unplanned.claimed.occurrence.scheduled_at;
-        let start = unplanned.start(since(now, due_at));
-        if start.is_none() {
-            unplanned.step = Step::Release;
-            self.due_claims.unplanned.push(unplanned);
+        let has_room = self.has_room_for(SlotId::NONE);
+        let start = unplanned.start(since(now, due_at)).filter(|_| has_room);
+        match &start {
+            Some(_) => self.take_room(SlotId::NONE),
+            None => {
+                unplanned.step = Step::Release;
+                self.due_claims.unplanned.push(unplanned);
+            }
         }
         start
     }

@@ -13,7 +13,7 @@ use crate::{
 use std::collections::HashMap;
 
 /// The number of parts into which the jobs of a lost request are divided.
-const PARTS: usize = 8;
+const PARTS: usize = 16;
 
 /// The wait of one job.
 struct Wait {

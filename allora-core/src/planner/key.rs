@@ -15,6 +15,10 @@ const LEASE: Duration = Duration::from_secs(5);
 pub(crate) struct SlotKey {
     pub(super) claim: KeyClaim,
     pub(super) state: KeyState,
+    /// The reply to the last request was lost.
+    pub(super) was_lost: bool,
+    /// Its record cannot be read, which was reported.
+    pub(super) is_unreadable: bool,
     /// The limit of another job of the key that was reported.
     pub(super) other_limit: Option<u64>,
     pub(super) wait: Option<Arc<KeyWait>>,
@@ -42,6 +46,8 @@ pub(crate) struct KeyClaim {
     pub(super) holder: Arc<str>,
     pub(super) claim_id: u128,
     pub(super) limit: u32,
+    /// The lease of the job's runs, which is the key's, too.
+    pub(super) lease: Duration,
     pub(super) due_at: Time,
     pub(super) since: Option<Time>,
 }
@@ -81,7 +87,9 @@ impl KeyClaim {
 
     pub(crate) fn operation(&self) -> ClaimKey<'_> {
         let Self { claim_id, limit, holder, due_at, .. } = self;
-        ClaimKey::new(*claim_id, *limit, holder, *due_at, LEASE).waiting_since(self.since)
+        ClaimKey::new(*claim_id, *limit, holder, *due_at, LEASE)
+            .waiting_since(self.since)
+            .extended_by(self.lease)
     }
 
     /// Its place in the order in which claims are sent.

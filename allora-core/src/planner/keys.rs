@@ -14,6 +14,7 @@ use crate::{
     backend::{JobState, Lease, NotRunReason, Reply},
     event::Event,
     health::{KeyHolder, KeyWait},
+    job::Delivery,
     name::key_record,
     time::{Time, saturating_add, since},
 };
@@ -67,15 +68,6 @@ impl Slot {
 }
 
 impl Planner {
-    /// The number of runs for which capacity is reserved, because their keys are or may be held.
-    pub(crate) fn reserved(&self) -> usize {
-        let is_reserved =
-            |slot: &Slot| slot.exchange.is_idle() && slot.key().is_some_and(SlotKey::may_be_held);
-        let keyed = self.keyed.iter();
-        let by_keys = keyed.filter(|id| self.slots.get(**id).is_some_and(is_reserved)).count();
-        by_keys + self.reserved_by_queries()
-    }
-
     /// The waits for keys, if one of them has changed since the last call.
     pub(crate) fn key_waits(&mut self) -> Option<Vec<Arc<KeyWait>>> {
         if !std::mem::take(&mut self.key_changed) {
@@ -153,26 +145,34 @@ impl Planner {
             },
             claim_id: claim_id.wrapping_sub(1),
             limit: setting.limit,
+            lease: match slot.spec.settings.delivery {
+                Delivery::AtLeastOnce { lease } => lease,
+                Delivery::AtMostOnce => self.lost_after,
+            },
             due_at,
             since: None,
         };
         let asked = Box::new(claim.clone());
-        let key = SlotKey { claim, state: KeyState::Asked, other_limit: None, wait: None };
+        let (state, other_limit, wait) = (KeyState::Asked, None, None);
+        let (was_lost, is_unreadable) = (false, false);
+        let key = SlotKey { claim, state, was_lost, is_unreadable, other_limit, wait };
         slot.rare.get_or_insert_default().key = Some(Box::new(key));
         self.keyed.insert(id);
         KeyStep::Ask(asked)
     }
 
-    /// Applies the reply to a claim of a slot's key.
+    /// Applies the reply to a claim of a slot's key. `has_room`: there is capacity for the run.
     pub(super) fn on_key_reply(
         &mut self,
         id: SlotId,
         claim: KeyClaim,
         reply: Reply,
+        has_room: bool,
         now: Time,
         events: &mut Vec<Event>,
     ) {
         let poll = self.poll;
+        let next_claim_id = self.next_claim_id;
         let Some(slot) = self.slots.get_mut(id) else { return };
         let Some(key) = slot.key_mut().filter(|key| key.claim.claim_id == claim.claim_id) else {
             if let Reply::Claimed(claimed) = reply {
@@ -181,10 +181,35 @@ impl Planner {
             return;
         };
         self.key_changed = true;
+        key.was_lost = false;
+        if let Reply::State(state) = &reply
+            && let Some(reason) = &state.unreadable
+        {
+            if !std::mem::replace(&mut key.is_unreadable, true) {
+                let name = claim.job.clone();
+                let key = &claim.key;
+                let reason =
+                    format!("the record of its concurrency key {key:?} cannot be read: {reason}");
+                events.push(Event::JobUnreadable { name, reason });
+            }
+            key.state = KeyState::Busy { ask_at: saturating_add(now, poll.min(ASK_AGAIN)) };
+            return self.look_again(id);
+        }
+        end_unreadable(key, events);
         let state = match reply {
             Reply::Claimed(claimed) => {
                 let waited_since = claimed.occurrence.scheduled_at;
                 key.claim.since = Some(key.claim.since.unwrap_or(now).min(waited_since));
+                if !has_room {
+                    // Another id: the release may come after the next claim.
+                    let claim_id = next_claim_id;
+                    let left = std::mem::replace(&mut key.claim.claim_id, claim_id);
+                    let left = KeyClaim { claim_id: left, ..key.claim.clone() };
+                    key.state = KeyState::Busy { ask_at: NOW };
+                    self.next_claim_id = claim_id.wrapping_add(1);
+                    self.push_release(left, Some(claimed.fence));
+                    return self.look_again(id);
+                }
                 key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
                 return self.look_again(id);
             }
@@ -289,9 +314,10 @@ impl Planner {
 
     /// Ends a slot's interest in its key, and releases it if it is or may be held.
     pub(super) fn release_key(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) {
-        let Some(key) = self.slots.get_mut(id).and_then(Slot::take_key) else { return };
+        let Some(mut key) = self.slots.get_mut(id).and_then(Slot::take_key) else { return };
         self.keyed.remove(&id);
         self.key_changed = true;
+        end_unreadable(&mut key, events);
         let SlotKey { claim, state, wait, .. } = *key;
         end_wait(&claim, wait, now, events);
         match state {
@@ -322,6 +348,13 @@ impl Planner {
     pub(super) fn on_release_reply(&mut self, release: KeyRelease, reply: &Reply) {
         if let (None, Reply::Claimed(claimed)) = (release.fence, reply) {
             self.releases.push(release.granted(claimed));
+        }
+    }
+
+    /// The reply to a claim of a slot's key was lost.
+    pub(super) fn on_lost_key_claim(&mut self, id: SlotId) {
+        if let Some(key) = self.slots.get_mut(id).and_then(Slot::key_mut) {
+            key.was_lost = true;
         }
     }
 
@@ -358,6 +391,13 @@ fn on(node: &str) -> String {
 fn job_of(lease: &Lease) -> String {
     let holder = lease.occurrence.trigger.as_deref().unwrap_or_default();
     holder.strip_suffix(&on(&lease.node)).unwrap_or(holder).to_owned()
+}
+
+/// Reports that the record of a key can be read again, or is not needed any more.
+fn end_unreadable(key: &mut SlotKey, events: &mut Vec<Event>) {
+    if std::mem::take(&mut key.is_unreadable) {
+        events.push(Event::JobResumed { name: key.claim.job.clone() });
+    }
 }
 
 fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, events: &mut Vec<Event>) {

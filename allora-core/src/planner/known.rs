@@ -139,6 +139,11 @@ impl Known {
         self.cursor.filter(|next| self.last_started < Some(next.scheduled_at))
     }
 
+    /// The number of the schedule's occurrences that were started when this one is.
+    pub(crate) fn started_with(&self, occurrence: &Occurrence) -> u64 {
+        self.started + u64::from(self.is_open_cursor(occurrence))
+    }
+
     /// The time at which the record must be read or claimed.
     pub(crate) fn wants_attention(&self) -> Option<Time> {
         let try_at = self.after_lease().map(|(_, try_at)| try_at);

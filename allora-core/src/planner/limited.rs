@@ -31,12 +31,9 @@ impl Planner {
         if self.limited.is_empty() {
             return;
         }
-        let keyed = self.keyed.iter().filter(|id| self.slots.get(**id).is_some_and(holds_key));
-        for id in self.unresolved.iter().chain(&self.claiming).chain(keyed) {
-            let kind = self.slots.get(*id).and_then(Slot::limited);
-            if let Some(limited) = kind.and_then(|kind| self.limited.get_mut(kind)) {
-                limited.room = limited.room.saturating_sub(1);
-            }
+        let reserved = self.reserved_by_kind();
+        for (limited, reserved) in self.limited.iter_mut().zip(reserved) {
+            limited.room = limited.room.saturating_sub(reserved);
         }
         for kind in 0..self.limited.len() {
             let mut left = self.limited[kind].room;
@@ -90,9 +87,4 @@ impl Planner {
     pub(super) fn has_aside(&self) -> bool {
         self.limited.iter().any(|one| one.room > 0 && !one.aside.is_empty())
     }
-}
-
-/// `true` if the job has a place of its key, or may have one, and asks for nothing now.
-fn holds_key(slot: &Slot) -> bool {
-    slot.exchange.is_idle() && slot.key().is_some_and(SlotKey::may_be_held)
 }

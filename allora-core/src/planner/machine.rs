@@ -2,6 +2,7 @@
 
 use super::{
     ahead::AheadJobs,
+    capacity::Capacity,
     congestion_window::CongestionWindow,
     contention::Contention,
     due_queries::DueClaims,
@@ -46,6 +47,9 @@ pub(crate) struct Planner {
     pub(super) had_suspects: bool,
     /// The jobs whose claims are on their way. Each reserves capacity.
     pub(super) claiming: HashSet<SlotId>,
+    /// The jobs whose claims are repeated and on their way.
+    pub(super) repeating: HashSet<SlotId>,
+    pub(super) capacity: Capacity,
     /// The requests on their way.
     pub(super) on_way: OnWay,
     /// The jobs whose due occurrences are not all found yet.
@@ -181,6 +185,8 @@ impl Planner {
             suspects: BinaryHeap::new(),
             had_suspects: false,
             claiming: HashSet::new(),
+            repeating: HashSet::new(),
+            capacity: Capacity::default(),
             on_way: OnWay::default(),
             counting: Vec::new(),
             walking: 0,
@@ -314,11 +320,6 @@ impl Planner {
     /// Sets the requests that are on their way, for the next tick.
     pub(crate) fn set_on_way(&mut self, on_way: OnWay) {
         self.on_way = on_way;
-    }
-
-    /// The number of claims on their way.
-    pub(crate) fn claiming(&self) -> usize {
-        self.claiming.len()
     }
 
     /// The number of unresolved claims.

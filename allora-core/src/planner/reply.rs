@@ -84,6 +84,8 @@ impl Planner {
         self.now = now;
         let id = request.slot;
         self.claiming.remove(&id);
+        // The reply to an earlier request for the same was lost.
+        let was_lost = self.repeating.remove(&id);
         let request = match request.action {
             RequestAction::ReleaseKey(release) => {
                 self.failing.answered(id);
@@ -100,7 +102,8 @@ impl Planner {
         self.failing.answered(id);
         let is_newer = slot.exchange.end();
         if let RequestAction::ClaimKey(claim) = request.action {
-            self.on_key_reply(id, *claim, reply, now, events);
+            let has_room = !was_lost || self.has_room_for(id);
+            self.on_key_reply(id, *claim, reply, has_room, now, events);
             if is_newer {
                 self.mark_dirty(id);
             }
@@ -145,7 +148,12 @@ impl Planner {
                 RequestAction::Claim(pending) => {
                     slot.was_not_refused();
                     self.contention.record(true);
-                    Some(self.start(id, &pending, claimed, now, events)?)
+                    let start = self.start(id, &pending, claimed, now, events)?;
+                    let has_room = !was_lost || self.has_room_for(id);
+                    if has_room {
+                        self.take_room(id);
+                    }
+                    Some(Start { has_room, ..start })
                 }
                 // Not a reply to this request: read the current state.
                 _ => {
@@ -310,6 +318,7 @@ impl Planner {
     ) {
         for Request { slot: id, name, mut action } in requests {
             self.claiming.remove(&id);
+            self.repeating.remove(&id);
             if let RequestAction::Claim(pending) = &mut action {
                 self.own_claim_ended(pending.own_instant.take(), None);
             }
@@ -321,6 +330,10 @@ impl Planner {
                 RequestAction::Claimed(unplanned) => {
                     self.on_lost_claimed(*unplanned);
                     continue;
+                }
+                RequestAction::ClaimKey(claim) => {
+                    self.on_lost_key_claim(id);
+                    RequestAction::ClaimKey(claim)
                 }
                 action => action,
             };
@@ -361,29 +374,51 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) -> Option<Start> {
-        let PendingClaim { claim, then, late, .. } = pending;
-        let (then, late) = (*then, *late);
-        let passes = moved(&claim.expected, [claim.then, then]);
+        let PendingClaim { claim, then, late, started, .. } = pending;
+        let (mut then, late) = (*then, *late);
         let key = self.hand_over_key(id, now, events);
         let slot = self.slots.get_mut(id)?;
         let (name, spec) = (slot.name.clone(), slot.spec.clone());
         slot.fence = Some(claimed.fence);
+        let mut passes = moved(&claim.expected, [claim.then, then]);
+        // An earlier request with this claim id, whose reply was lost, claimed another one.
+        let is_other = claimed.occurrence != claim.start;
+        if is_other {
+            let completion = completion_of(&name, &spec, &claimed.occurrence, *started);
+            then = completion.unwrap_or(Cursor::Keep);
+            passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
+        }
         let Phase::Known(known) = &mut slot.phase else {
             // Another reply has changed the state, or the job was removed.
-            return Some(Start { slot: id, name, spec, claimed, then, late, passes, key });
+            return Some(Start {
+                slot: id,
+                name,
+                spec,
+                claimed,
+                then,
+                late,
+                passes,
+                key,
+                has_room: true,
+            });
         };
         let of_schedule = known.is_open_cursor(&claim.expected);
         let trigger_waits = of_schedule && known.head().as_ref() != Some(&claim.expected);
         (known.fence, known.as_of) = (claimed.fence, now);
         known.started += u64::from(of_schedule);
-        if claimed.occurrence != claim.start {
-            // An earlier request with this claim id, whose reply was lost, claimed another one.
-            let started = known.started;
-            let then = completion_of(&name, &spec, &claimed.occurrence, started);
-            let then = then.unwrap_or(Cursor::Keep);
-            let passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
+        if is_other {
             self.mark_dirty(id);
-            return Some(Start { slot: id, name, spec, claimed, then, late, passes, key });
+            return Some(Start {
+                slot: id,
+                name,
+                spec,
+                claimed,
+                then,
+                late,
+                passes,
+                key,
+                has_room: true,
+            });
         }
         if let Some(range) = &claim.not_run {
             events.push(not_run(name.clone(), spec.kind(), claim.expected.scheduled_at, range));
@@ -418,7 +453,7 @@ impl Planner {
                 self.look_again(id);
             }
         }
-        Some(Start { slot: id, name, spec, claimed, then, late, passes, key })
+        Some(Start { slot: id, name, spec, claimed, then, late, passes, key, has_room: true })
     }
 
     /// Applies the store's reply to an extension or an end of a run of this node.

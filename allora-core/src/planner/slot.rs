@@ -158,6 +158,8 @@ pub(crate) struct PendingClaim {
     /// The cursor's move by the completion.
     pub(super) then: Cursor,
     pub(super) late: Duration,
+    /// The number of the schedule's occurrences that were started, including this one.
+    pub(super) started: u64,
     /// It is a repetition, because a reply was lost: the end of the lease that the first claim has,
     /// if it succeeded.
     pub(super) lease_end: Option<Time>,

@@ -15,6 +15,9 @@ pub const KEEP_WAITER: Duration = Duration::from_secs(6);
 /// until others have left.
 pub const MAX_WAITERS: usize = 256;
 
+/// The longest lease of a job: by this, at most, a holder extends its place whose length is not noted.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The definition in the record of a key.
 const DEFINITION: &str = "concurrency key";
 
@@ -36,6 +39,7 @@ pub(super) fn claim(
 impl Record {
     fn claim_key(&mut self, key: &ClaimKey<'_>, context: OpContext<'_>) -> Option<Claimed> {
         let now = context.now;
+        self.leases.iter_mut().for_each(|lease| set_back(lease, now));
         let until = whole_millis(saturating_add(now, key.duration));
         let same = self.leases.iter().position(|lease| lease.claim_id == key.claim_id);
         if let Some(lease) = same.and_then(|i| self.leases.get_mut(i))
@@ -72,7 +76,7 @@ impl Record {
             claim_id: key.claim_id,
             fence: self.draw_fence(now),
             occurrence: Occurrence { scheduled_at, trigger: Some(key.job.to_owned()) },
-            attempt: 1,
+            attempt: noted(key.duration, key.extended_by),
             due_at: key.due_at,
             started_at: whole_millis(now),
             until,
@@ -121,6 +125,26 @@ impl Record {
             }
             None => Reply::LeaseLost,
         }
+    }
+}
+
+/// The length of a lease as its record keeps it, in seconds: in the place of the number of an attempt, which
+/// a place of a key does not have. 1 is that of a lease whose length is not known.
+fn noted(duration: Duration, extended_by: Option<Duration>) -> u32 {
+    let length = extended_by.map(|extended_by| extended_by.max(duration).as_secs());
+    length.map_or(1, |seconds| u32::try_from(seconds + 1).unwrap_or(u32::MAX).max(2))
+}
+
+/// Shortens a lease that a clock has written which was ahead: to its length, from now on. A live holder
+/// extends it before that, and a dead one delays the others no longer.
+fn set_back(lease: &mut Lease, now: Time) {
+    let length = match lease.attempt {
+        1 => LONGEST,
+        seconds => Duration::from_secs(seconds.into()),
+    };
+    if lease.until > saturating_add(now, 2 * length) {
+        lease.until = whole_millis(saturating_add(now, length));
+        lease.started_at = lease.started_at.min(whole_millis(now));
     }
 }
 
@@ -235,6 +259,26 @@ mod tests {
         assert_eq!(key.claim("b", 1, 1.0, 9_000.0), None);
         assert_eq!(key.apply(Action::ReleaseKey { fence: a.fence }, 10.0), Reply::Accepted);
         assert!(key.claim("c", 1, 2.0, 10.0).is_some());
+    }
+
+    /// A holder whose lease was written by a clock that was an hour ahead delays the others by the length
+    /// of the lease, and keeps the key if it lives.
+    #[test]
+    fn a_lease_of_a_clock_that_was_ahead_lasts_for_its_length_once_the_clock_is_right() {
+        for is_alive in [false, true] {
+            let mut key = Key::default();
+            let claim = ClaimKey::new(1, 1, "a", at(0.0), LEASE).extended_by(6 * LEASE);
+            let fence = key.apply(Action::ClaimKey(claim), 0.0).claimed().unwrap().fence;
+            let extend = || Action::Extend { fence, duration: 6 * LEASE };
+            assert_eq!(key.apply(extend(), 3_600.0), Reply::Extended(at(3_630.0)));
+            assert_eq!(key.claim("b", 1, 1.0, 10.0), None);
+            if is_alive {
+                assert_eq!(key.apply(extend(), 20.0), Reply::Extended(at(50.0)));
+            }
+            assert_eq!(key.claim("b", 1, 1.0, 39.0), None);
+            assert_eq!(key.claim("b", 1, 1.0, 42.0).is_some(), !is_alive);
+            assert_eq!(matches!(key.apply(extend(), 43.0), Reply::Extended(_)), is_alive);
+        }
     }
 
     #[test]

@@ -504,12 +504,11 @@ impl Claimer {
         }
     }
 
-    /// Counts the claims without a reply, which reserve capacity: those on their way, and the
-    /// unresolved ones.
+    /// Counts the capacity that claims without a reply reserve: those on their way, and the unresolved
+    /// ones.
     fn count_claims(&self) {
-        let planner = &self.driver.planner;
-        let claims = planner.claiming() + planner.unresolved() + planner.reserved();
-        self.node.shared().claiming[Placement::OneNode] = claims;
+        let reserved = self.driver.planner.reserved();
+        self.node.shared().claiming[Placement::OneNode] = reserved;
     }
 
     /// Searches the due records that this node does not have in memory.

@@ -147,7 +147,12 @@ impl Driver {
     ) -> Result {
         self.take_inputs();
         let now = applied.now;
-        let came_at = self.node.now(&self.node.shared());
+        let (came_at, room, kind_room) = {
+            let shared = self.node.shared();
+            let room = self.node.room(&shared, self.placement);
+            (self.node.now(&shared), room, self.node.kind_room(&shared))
+        };
+        self.planner.set_room(room, kind_room);
         let mut events = Vec::new();
         let (mut starts, mut failed, mut failure) = (Vec::new(), Vec::new(), None::<Error>);
         let mut recovered = Vec::new();

@@ -73,7 +73,8 @@ impl Scheduler {
         let supervisor = Supervisor::new(node.clone());
         let has_claimed = supervisor.has_claimed.clone();
         let supervisor = Spawned::new(&*node.runtime, supervisor.run());
-        let mut planner = self.planner();
+        let kinds = node.router.limits().iter().map(|(_, limit)| *limit).collect();
+        let mut planner = self.planner().with_capacity(node.config.concurrency, kinds);
         if !node.router.is_empty() {
             let of_node = node.clone();
             planner = planner.with_route(Arc::new(move |state| of_node.route(state)));
@@ -83,7 +84,9 @@ impl Scheduler {
             planner = planner.with_due_claims(Arc::new(move |kind| !router.is_limited(kind)));
         }
         let claimer = Claimer::new(node.clone(), planner);
-        let local = LocalClaimer::new(node.clone(), self.planner().on_every_node(node.id.clone()));
+        let local = self.planner().on_every_node(node.id.clone());
+        let local = local.with_capacity(node.config.concurrency, Vec::new());
+        let local = LocalClaimer::new(node.clone(), local);
         let watcher = Watcher::new(node.clone());
         let registry = Registry::new(node.clone());
         let is_over = registry.is_over.clone();

@@ -24,7 +24,7 @@ use futures::{
     stream::FuturesUnordered,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -45,6 +45,10 @@ const FRESH: usize = 8;
 /// into which the updates of a lost request are divided.
 const SUSPECTS: usize = 8;
 
+/// The largest number of updates on their way with which those that have failed are sent at once although
+/// the store is down: few enough to find out soon which of them hang.
+const FEW: usize = 16;
+
 /// The part of the store's time limit after which a request does not keep others waiting.
 const PATIENCE: u32 = 8;
 
@@ -54,6 +58,9 @@ pub(super) struct Lane {
     fresh: Vec<RunId>,
     /// The runs whose last update failed, or was in a lost request. Others do not wait for them.
     failing: BTreeMap<Wait, Vec<RunId>>,
+    /// The jobs of which an update was lost in a request of its own. Their next updates share no request
+    /// with those of others until one has a reply.
+    hanging: HashSet<Arc<str>>,
     requests: FuturesUnordered<BoxFuture<'static, Reply>>,
     on_way: Vec<Request>,
     /// The number of the last request.
@@ -90,6 +97,8 @@ struct Request {
     failures: u32,
     most: usize,
     runs: Vec<RunId>,
+    /// The job of the only update.
+    alone: Option<Arc<str>>,
     /// The number of updates on their way when it was sent, with its own.
     load: usize,
 }
@@ -105,6 +114,7 @@ impl Lane {
             part,
             fresh: Vec::new(),
             failing: BTreeMap::new(),
+            hanging: HashSet::new(),
             requests: FuturesUnordered::new(),
             on_way: Vec::new(),
             last: 0,
@@ -132,12 +142,11 @@ impl Lane {
         fresh.into_iter().chain(failing).min()
     }
 
-    /// `true` if updates may be sent that have failed. A store that is down has few requests.
+    /// `true` if updates may be sent that have failed. A store that is down has few.
     fn may_retry(&self, now: Instant) -> bool {
-        match self.is_down {
-            true => self.on_way.is_empty() && self.retry_at.is_none_or(|at| at <= now),
-            false => self.on_way_of(true) < SUSPECTS,
-        }
+        let on_way = || self.on_way.iter().map(|request| request.runs.len()).sum::<usize>();
+        let is_early = || on_way() >= FEW || self.retry_at.is_some_and(|at| now < at);
+        self.on_way_of(true) < SUSPECTS && !(self.is_down && is_early())
     }
 
     /// The number of requests on their way with updates that have failed, or have not.
@@ -156,7 +165,7 @@ impl Lane {
     pub(super) fn send(&mut self, node: &Arc<Node>, now: Instant, is_wanted: IsWanted) {
         let may_send = self.on_way_of(false) < FRESH;
         if may_send && self.fresh_from().is_none_or(|at| at <= now) {
-            let runs = std::mem::take(&mut self.fresh);
+            let runs = self.take_fresh(node, now);
             let most = self.limit.saturating_sub(self.load()).max(1);
             self.begin(node, Wait { at: now, failures: 0, most }, runs, is_wanted);
         }
@@ -170,18 +179,38 @@ impl Lane {
         }
     }
 
-    /// The runs whose wait is over, together with those whose wait is over soon.
+    /// The runs whose updates have not failed, without those of jobs of which another one hangs.
+    fn take_fresh(&mut self, node: &Node, now: Instant) -> Vec<RunId> {
+        let runs = std::mem::take(&mut self.fresh);
+        if self.hanging.is_empty() {
+            return runs;
+        }
+        let shared = node.shared();
+        let hangs = |id: &RunId| {
+            let active = shared.active.get(*id);
+            active.is_some_and(|active| self.hanging.contains(active.run.name()))
+        };
+        let (apart, runs) = runs.into_iter().partition::<Vec<_>, _>(hangs);
+        if !apart.is_empty() {
+            let wait = Wait { at: now, failures: 1, most: 1 };
+            self.failing.entry(wait).or_default().extend(apart);
+        }
+        runs
+    }
+
+    /// The runs whose wait is over, together with those whose wait is over soon. First those that have
+    /// failed least: they may only have shared a request with one that hangs, and many may hang.
     fn take_failing(&mut self, now: Instant) -> Option<(Wait, Vec<RunId>)> {
-        let (first, mut runs) =
-            self.failing.first_entry().filter(|one| one.key().at <= now)?.remove_entry();
-        let is_soon = |wait: &Wait| wait.at <= now + MAX_BACKOFF / 2 && wait.most == first.most;
-        let mut failures = first.failures;
+        let due = self.failing.keys().copied().take_while(|wait| wait.at <= now);
+        let first = due.min_by_key(|wait| (wait.failures, wait.at))?;
+        let mut runs = self.failing.remove(&first)?;
+        let is_alike = |wait: &Wait| (wait.failures, wait.most) == (first.failures, first.most);
+        let is_soon = |wait: &Wait| wait.at <= now + MAX_BACKOFF / 2 && is_alike(wait);
         let soon: Vec<Wait> = self.failing.keys().copied().filter(is_soon).collect();
         for wait in soon {
-            failures = failures.max(wait.failures);
             runs.extend(self.failing.remove(&wait).unwrap_or_default());
         }
-        Some((Wait { failures, ..first }, runs))
+        Some((first, runs))
     }
 
     /// Sends the first of these updates; the others wait.
@@ -211,7 +240,8 @@ impl Lane {
         let load = self.load() + runs.len();
         self.last += 1;
         let number = self.last;
-        self.on_way.push(Request { number, sent, failures, most, runs, load });
+        let alone = updates.first().filter(|_| updates.len() == 1).map(PendingUpdate::job);
+        self.on_way.push(Request { number, sent, failures, most, runs, alone, load });
         let request = async move { Reply { number, result: send(&node, &updates).await } };
         self.requests.push(request.boxed());
     }
@@ -244,6 +274,9 @@ impl Lane {
         self.limit = (self.limit + GROWTH).min(BATCH);
         (self.retry_at, self.wait) = (None, MIN_BACKOFF);
         self.recovered(now);
+        if let Some(job) = &request.alone {
+            self.hanging.remove(job);
+        }
         // Those that have failed often share a request.
         let most = if request.failures == 0 { BATCH } else { request.most };
         self.failed(now, request.failures, most, again);
@@ -258,9 +291,12 @@ impl Lane {
     /// something in this request hangs.
     fn lost(&mut self, node: &Node, request: Request, error: Error) {
         let now = node.runtime.now();
-        let Request { sent, failures, runs, load, .. } = request;
+        let Request { sent, failures, runs, load, alone, .. } = request;
         node.store_failed(self.part, error);
-        let is_answering = self.answered_at.is_some_and(|at| at > sent);
+        self.hanging.extend(alone);
+        // Also another sort of request: then it is not the whole store that hangs.
+        let answered_at = self.answered_at.max(node.shared().contacted_at);
+        let is_answering = answered_at.is_some_and(|at| at > sent);
         if load > 1 && !(is_answering && failures > 0) {
             self.limit = (load.min(self.limit) / 2).max(1);
         }

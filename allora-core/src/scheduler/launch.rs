@@ -95,7 +95,7 @@ impl Node {
         decided: Time,
         now: Instant,
     ) -> Option<(RunId, Run, JobSpec, Duration)> {
-        let Start { slot, name, spec, claimed, then, late, key, .. } = start;
+        let Start { slot, name, spec, claimed, then, late, key, has_room, .. } = start;
         let duration = self.lease_duration(&spec.settings);
         let mut timers = LeaseTimers::new(sent, since(claimed.until, decided), duration);
         if let Some(key) = &key {
@@ -121,9 +121,9 @@ impl Node {
         if let Some(key) = &key {
             run.control().set_mutex_fence(key.fence);
         }
-        // A run is released at once if its lease may have ended already, or if the scheduler began
-        // to stop after the request was sent.
-        let refused = expired || shared.stop != Stop::No;
+        // A run is released at once if its lease may have ended already, if there is no capacity for
+        // it, or if the scheduler began to stop after the request was sent.
+        let refused = expired || !has_room || shared.stop != Stop::No;
         let end = refused.then_some(RunResult::Released);
         let live = ActiveRun {
             slot,

@@ -37,8 +37,6 @@ pub(crate) struct LocalClaimer {
 struct Keys {
     waiting: Vec<Request>,
     request: SideRequest<(Vec<Request>, Instant, Result<Applied>)>,
-    /// The number of claims in the request.
-    claims: usize,
     /// The time of the next request after one that failed.
     retry_at: Option<Instant>,
     wait: Duration,
@@ -49,7 +47,6 @@ impl LocalClaimer {
         let keys = Keys {
             waiting: Vec::new(),
             request: SideRequest::default(),
-            claims: 0,
             retry_at: None,
             wait: MIN_BACKOFF,
         };
@@ -129,7 +126,6 @@ impl LocalClaimer {
         if !keys.waiting.is_empty() && !keys.request.has_begun() && !is_early {
             let requests = std::mem::take(&mut keys.waiting);
             keys.retry_at = None;
-            keys.claims = requests.iter().filter(|request| request.is_claim()).count();
             keys.request.begin(async move {
                 let sent = node.runtime.now();
                 let time = TimeSource::Store { fallback: node.runtime.wall() };
@@ -143,16 +139,14 @@ impl LocalClaimer {
 
     /// Counts the keys that are or may be held for claims, which reserve capacity.
     fn count_claims(&self) {
-        let waiting = self.keys.waiting.iter().filter(|request| request.is_claim()).count();
-        let claims = waiting + self.keys.claims + self.driver.planner.reserved();
-        self.driver.node.shared().claiming[Placement::EveryNode] = claims;
+        let reserved = self.driver.planner.reserved();
+        self.driver.node.shared().claiming[Placement::EveryNode] = reserved;
     }
 
     /// Applies the replies to the last request, if they have come.
     fn take_keys(&mut self) {
         let Some((requests, sent, applied)) = self.keys.request.take() else { return };
         let node = self.driver.node.clone();
-        self.keys.claims = 0;
         let result = match applied {
             Ok(applied) => {
                 node.on_contact(sent, applied.now);

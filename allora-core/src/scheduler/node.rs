@@ -126,6 +126,8 @@ pub(crate) struct SharedState {
     pub(crate) clock: StoreClock,
     /// The store has replied.
     pub(crate) clock_is_known: bool,
+    /// The time of the last reply that changed something, or brought the store's time.
+    pub(crate) contacted_at: Option<Instant>,
 }
 
 /// The progress of a stop.
@@ -218,6 +220,7 @@ impl Node {
             stop: Stop::No,
             clock: StoreClock::new(runtime.wall(), runtime.now()),
             clock_is_known: false,
+            contacted_at: None,
         };
         Self {
             id,
@@ -416,6 +419,7 @@ impl Node {
             let mut shared = self.shared();
             let jump = now - shared.clock.now(got);
             shared.clock.observe(sent, got, now);
+            shared.contacted_at = Some(got);
             let is_first = !std::mem::replace(&mut shared.clock_is_known, true);
             let is_set_back = !is_first && jump < -CLOCK_SET_BACK;
             let jump = match is_first {

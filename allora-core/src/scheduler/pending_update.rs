@@ -9,13 +9,16 @@ use super::{
 };
 use crate::{
     backend::{Action, Applied, Backend, Batch, OPERATION_BYTES, Operation, Reply, TimeSource},
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     event::Event,
     job::Placement,
     planner::HeldKey,
     run::Run,
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// The extension or the end of one run, on its way to the store.
 pub(super) struct PendingUpdate {
@@ -34,6 +37,13 @@ pub(super) struct PendingUpdate {
     is_lost: bool,
     /// The place of its concurrency key, which is extended or released with it.
     key: Option<HeldKey>,
+}
+
+/// An end that the store rejected until the run's lease had ended.
+struct GivenUp<'a> {
+    update: &'a PendingUpdate,
+    ended: Option<ActiveRun>,
+    error: Error,
 }
 
 /// The updates whose operations failed individually, and the last error.
@@ -67,6 +77,11 @@ impl PendingUpdate {
         let (placement, duration) = (active.placement(), active.timers.duration);
         let is_doubtful = active.doubt.as_ref().is_some_and(|doubt| !doubt.is_over);
         Self { id, run, placement, result, is_doubtful, output, duration, is_lost, key }
+    }
+
+    /// The job.
+    pub(super) fn job(&self) -> Arc<str> {
+        self.run.shared_name()
     }
 
     /// The largest size of its operation.
@@ -105,6 +120,22 @@ impl PendingUpdate {
         Operation::new(self.run.name(), action)
             .output(self.output.as_deref())
             .excluded(self.result.as_ref().and_then(|_| self.run.excluded()))
+    }
+
+    /// `true` if it is the end of a run whose lease has ended: another claim of the job records the run as
+    /// lost, or as expired.
+    fn is_over(&self, shared: &SharedState, now: Instant) -> bool {
+        let active = shared.active.get(self.id).filter(|active| active.run.is(&self.run));
+        self.result.is_some() && active.is_some_and(|active| now >= active.timers.drop_at)
+    }
+
+    /// Forgets the run, whose end the store rejects. The planner reads the record.
+    fn give_up(&self, shared: &mut SharedState) -> Option<ActiveRun> {
+        let ended = shared.active.try_remove(self.id)?;
+        let update = Update::new(ended.slot, self.run.clone(), None, Reply::LeaseLost);
+        // An input of this sort has no destructor of the user.
+        let _ = shared.inboxes[ended.placement()].push(Input::Update(update));
+        Some(ended)
     }
 
     /// Applies the replies: to the operation on the run, if there was one, and to that on its key.
@@ -243,7 +274,17 @@ pub(super) async fn send(node: &Node, updates: &[PendingUpdate]) -> Result<Faile
     let local = apply_local(node, updates).await?;
     let time = TimeSource::Store { fallback: node.runtime.wall() };
     let call = apply(node, &*node.backend, time, updates, Placement::OneNode);
-    let applied = within(node, OP, call).await?;
+    let applied = match within(node, OP, call).await {
+        Ok(applied) => applied,
+        // It was not lost, and it is this update that is rejected.
+        Err(error) if updates.len() == 1 && error.kind() != ErrorKind::Unavailable => {
+            let operations = updates[0].operations(Placement::OneNode);
+            let replies = operations.map(|_| Err(error.clone())).collect();
+            let rejected = Applied::new(local.now, replies);
+            return Ok(take_in(node, updates, local, rejected, sent));
+        }
+        Err(error) => return Err(error),
+    };
     node.on_contact(sent, applied.now);
     node.wrote();
     Ok(take_in(node, updates, local, applied, sent))
@@ -286,6 +327,7 @@ fn take_in(
     let now = node.runtime.now();
     let mut failed = Failed::default();
     let mut effects = Vec::with_capacity(updates.len());
+    let mut given_up = Vec::new();
     {
         let mut shared = node.shared();
         let mut local = local.replies.into_iter();
@@ -303,6 +345,12 @@ fn take_in(
                     effects.extend(update.on_replies(&mut shared, replies, (sent, now)));
                 }
                 // The accepted operation is repeated with the other one.
+                (Err(error), _) | (_, Err(error))
+                    if error.kind() != ErrorKind::Unavailable && update.is_over(&shared, now) =>
+                {
+                    let ended = update.give_up(&mut shared);
+                    given_up.push(GivenUp { update, ended, error });
+                }
                 (Err(error), _) | (_, Err(error)) => {
                     let active = shared.active.get(update.id);
                     if let Some((slot, placement)) =
@@ -317,6 +365,18 @@ fn take_in(
                 }
             }
         }
+    }
+    for GivenUp { update, ended, error } in given_up {
+        let run = &update.run;
+        node.emit([Event::EndRejected {
+            name: run.shared_name(),
+            kind: run.shared_kind(),
+            scheduled_at: run.scheduled_at(),
+            fence: run.fence(),
+            error: Arc::new(error),
+        }]);
+        drop(ended);
+        node.claimers[update.placement].notify();
     }
     for effect in effects {
         let run = &effect.update.run;

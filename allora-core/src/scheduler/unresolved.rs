@@ -100,7 +100,10 @@ pub(super) async fn resolve(
             node.store_failed(Part::Claims, error);
             node.runtime.sleep_until(later(node.runtime.now(), wait)).await;
             wait = (wait * 2).min(MAX_BACKOFF);
-            limit = (limit.min(claims.len()) / 2).max(1);
+            let sent = limit.min(claims.len());
+            limit = (sent / 2).max(1);
+            // Others come first, in case one of these hangs.
+            claims.rotate_left(sent);
         }
     }
 }

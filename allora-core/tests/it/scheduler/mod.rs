@@ -12,6 +12,7 @@ mod isolation;
 mod keys;
 mod liveness;
 mod local;
+mod lost;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod nodes;

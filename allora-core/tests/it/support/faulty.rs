@@ -36,6 +36,9 @@ pub(crate) struct Rates {
     pub(crate) delay_ms: u64,
 }
 
+/// Selects operations.
+pub(crate) type Which = fn(&Operation<'_>) -> bool;
+
 /// The switches of one node's way to the store, and what went over it.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
@@ -84,6 +87,12 @@ pub(crate) struct Faults {
     pub(crate) subscription_ms: AtomicU64,
     /// The number of subscriptions that have begun.
     pub(crate) subscriptions: AtomicU64,
+    /// No batch with such an operation is answered. The other operations of the batch are done.
+    pub(crate) hangs: Mutex<Option<Which>>,
+    /// Such operations are rejected, each by itself.
+    pub(crate) rejects: Mutex<Option<Which>>,
+    /// Each batch with such an operation is rejected.
+    pub(crate) rejects_batches: Mutex<Option<Which>>,
     /// No extension or end of a run of this job reaches the store.
     pub(crate) mute: Mutex<Option<String>>,
     pub(crate) calls: AtomicU64,
@@ -194,6 +203,35 @@ impl<B: Backend + Clone> Faulty<B> {
 #[async_trait]
 impl<B: Backend + Clone> Backend for Faulty<B> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        let hangs = *self.faults.hangs.lock().unwrap();
+        if let Some(hangs) = hangs.filter(|hangs| batch.operations.iter().any(hangs)) {
+            self.faults.calls.fetch_add(1, Relaxed);
+            let others: Vec<_> =
+                batch.operations.iter().filter(|one| !hangs(one)).cloned().collect();
+            self.inner.reschedule(Batch::new(batch.node, batch.time, &others)).await?;
+            return pending().await;
+        }
+        let rejects = *self.faults.rejects_batches.lock().unwrap();
+        if rejects.is_some_and(|rejects| batch.operations.iter().any(rejects)) {
+            self.faults.calls.fetch_add(1, Relaxed);
+            return Err(Error::new(ErrorKind::Other, "the disk of this row is broken"));
+        }
+        let rejects = *self.faults.rejects.lock().unwrap();
+        if let Some(rejects) = rejects.filter(|rejects| batch.operations.iter().any(rejects)) {
+            self.faults.calls.fetch_add(1, Relaxed);
+            let others: Vec<_> =
+                batch.operations.iter().filter(|one| !rejects(one)).cloned().collect();
+            let others = Batch::new(batch.node, batch.time, &others);
+            let mut applied = self.inner.reschedule(others).await?;
+            let mut replies = std::mem::take(&mut applied.replies).into_iter();
+            let rejected = || Err(Error::new(ErrorKind::Other, "the disk of this row is broken"));
+            let all = batch.operations.iter().map(|one| match rejects(one) {
+                true => rejected(),
+                false => replies.next().unwrap(),
+            });
+            applied.replies = all.collect();
+            return Ok(applied);
+        }
         let is_update = batch.operations.iter().any(|operation| is_update(&operation.action));
         if is_update {
             self.faults.updates.fetch_add(1, Relaxed);

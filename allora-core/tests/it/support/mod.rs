@@ -7,7 +7,7 @@ mod log;
 mod moody;
 mod switched;
 
-pub(crate) use faulty::{Bare, Faults, Faulty, Rates};
+pub(crate) use faulty::{Bare, Faults, Faulty, Rates, Which};
 pub(crate) use lab::{Lab, Member, Seat, at, ms, secs, whole_history};
 pub(crate) use log::{Entry, Log, Over};
 pub(crate) use moody::Moody;
