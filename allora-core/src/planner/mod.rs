@@ -21,6 +21,7 @@ mod known;
 mod learn;
 mod limited;
 mod machine;
+mod mark;
 mod own_claims;
 mod published;
 mod reply;
@@ -34,6 +35,7 @@ mod stored;
 mod tests;
 mod turn;
 mod wake_up;
+mod watch;
 mod working_set;
 
 pub(crate) use ahead::waits_until;

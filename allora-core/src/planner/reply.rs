@@ -70,7 +70,9 @@ impl Planner {
         if let Some(load) = load {
             self.window.lost(load);
         }
-        requests.iter().for_each(|request| self.failing.lost(request.slot, now, requests.len()));
+        for request in requests.iter().filter(|request| !request.is_about_mark()) {
+            self.failing.lost(request.slot, now, requests.len());
+        }
     }
 
     /// Applies the reply to a request. Returns the run to start, if an occurrence was claimed.
@@ -92,6 +94,10 @@ impl Planner {
             }
             RequestAction::Claimed(unplanned) => {
                 return self.on_claimed_reply(*unplanned, reply, now, events);
+            }
+            RequestAction::Mark(action) => {
+                self.on_mark(&action, Some(&reply), now);
+                return None;
             }
             action => Request { action, ..request },
         };
@@ -250,7 +256,7 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) {
-        for request in &requests {
+        for request in requests.iter().filter(|request| !request.is_about_mark()) {
             self.failing.failed(request.slot, now);
             events.extend(self.ahead.is_read(request.slot));
         }
@@ -320,6 +326,10 @@ impl Planner {
                 }
                 RequestAction::Claimed(unplanned) => {
                     self.on_lost_claimed(*unplanned);
+                    continue;
+                }
+                RequestAction::Mark(action) => {
+                    self.on_mark(&action, None, now);
                     continue;
                 }
                 action => action,

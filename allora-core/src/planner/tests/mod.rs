@@ -6,6 +6,7 @@ mod liveness;
 mod lost_replies;
 mod policies;
 mod turns;
+mod watch;
 
 use super::{slot::Phase, *};
 use crate::{
@@ -31,6 +32,8 @@ const LOST_AFTER: Duration = Duration::from_secs(30);
 struct OneJob {
     planner: Planner,
     record: Option<Record>,
+    /// The record by which nodes tell each other what they have checked.
+    mark: Option<Record>,
     holds: bool,
     live: Vec<Start>,
     /// The started runs, in seconds.
@@ -67,6 +70,7 @@ impl OneJob {
         Self {
             planner,
             record,
+            mark: None,
             holds: false,
             live: Vec::new(),
             ran: Vec::new(),
@@ -122,7 +126,8 @@ impl OneJob {
     }
 
     fn apply(&mut self, operation: &Operation<'_>, node: &str, now: Time) -> Result<Reply> {
-        apply(&mut self.record, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
+        let record = if operation.name == "job" { &mut self.record } else { &mut self.mark };
+        apply(record, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
     }
 
     fn answer(&mut self, request: Request, reply: Reply, now: Time) {
