@@ -34,7 +34,7 @@ use std::time::Duration;
 const SPREAD: Duration = Duration::from_secs(1);
 
 /// The time after which a check ends that is not complete.
-const PATIENCE: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_millis(900);
 
 /// The most jobs for which a mark does not vouch.
 const MOST_EXCEPT: usize = 16;
@@ -53,7 +53,8 @@ enum JobCheck {
     Open,
     /// None is; the time at which one of its runs must be looked after.
     Claimed(Option<Time>),
-    /// This node does not run it, or only in the order of its concurrency key.
+    /// This node does not run it, or only in the order of its concurrency key, or the store does not answer
+    /// about it.
     Unknown,
 }
 
@@ -215,7 +216,7 @@ impl Planner {
             }
         }
         let is_open = |(id, slot): (SlotId, &Slot)| {
-            matches!(check_of(slot, until), Some(JobCheck::Open)).then_some(id)
+            matches!(self.check_of(id, slot, until), Some(JobCheck::Open)).then_some(id)
         };
         let open = self.slots.iter().filter_map(is_open).collect();
         self.watch.check_at = None;
@@ -227,15 +228,16 @@ impl Planner {
         let Check { began_at, until, mut open, next } = self.watch.check.take()?;
         open.retain(|id| {
             let slot = self.slots.get(*id);
-            matches!(slot.and_then(|slot| check_of(slot, until)), Some(JobCheck::Open))
+            let check = slot.and_then(|slot| self.check_of(*id, slot, until));
+            matches!(check, Some(JobCheck::Open))
         });
         if !open.is_empty() && now < saturating_add(began_at, PATIENCE) {
             self.watch.check = Some(Check { began_at, until, open, next });
             return None;
         }
         let (mut next, mut except) = (next, Vec::new());
-        for (_, slot) in self.slots.iter() {
-            match check_of(slot, until) {
+        for (id, slot) in self.slots.iter() {
+            match self.check_of(id, slot, until) {
                 None => {}
                 Some(JobCheck::Claimed(at)) => next = next.into_iter().chain(at).min(),
                 Some(_) => except.push(name_hash(&slot.name)),
@@ -291,24 +293,24 @@ impl Planner {
     pub(super) fn forget_mark(&mut self) {
         self.watch = Watch { jobs: self.watch.jobs, ..Watch::default() };
     }
-}
 
-/// The state of a job in code in a check up to this time; `None` for other slots.
-fn check_of(slot: &Slot, until: Time) -> Option<JobCheck> {
-    if slot.is_stored() || slot.is_removed() {
-        return None;
+    /// The state of a job in code in a check up to this time; `None` for other slots.
+    fn check_of(&self, id: SlotId, slot: &Slot, until: Time) -> Option<JobCheck> {
+        if slot.is_stored() || slot.is_removed() {
+            return None;
+        }
+        Some(match &slot.phase {
+            _ if slot.key().is_some() || self.failing.contains(id) => JobCheck::Unknown,
+            Phase::Off(_) => JobCheck::Unknown,
+            Phase::New(_) | Phase::Redefine(_) => JobCheck::Open,
+            Phase::Stale => match slot.wake_at {
+                Some(at) if at > until => JobCheck::Claimed(Some(at)),
+                _ => JobCheck::Open,
+            },
+            Phase::Known(known) => match known.wants_attention() {
+                Some(at) if at <= until => JobCheck::Open,
+                _ => JobCheck::Claimed(known.run_ends_at()),
+            },
+        })
     }
-    Some(match &slot.phase {
-        _ if slot.key().is_some() => JobCheck::Unknown,
-        Phase::Off(_) => JobCheck::Unknown,
-        Phase::New(_) | Phase::Redefine(_) => JobCheck::Open,
-        Phase::Stale => match slot.wake_at {
-            Some(at) if at > until => JobCheck::Claimed(Some(at)),
-            _ => JobCheck::Open,
-        },
-        Phase::Known(known) => match known.wants_attention() {
-            Some(at) if at <= until => JobCheck::Open,
-            _ => JobCheck::Claimed(known.run_ends_at()),
-        },
-    })
 }
