@@ -56,12 +56,18 @@ pub(crate) const NODE: &str = "allora:node:";
 /// The prefix of the records of named calendars.
 pub(crate) const CALENDAR: &str = "allora:calendar:";
 
-/// `true` if it is the name, or the beginning of names, of records of the scheduler's own: nodes,
-/// concurrency keys and calendars. They are no jobs. [`Queries::list`](crate::backend::Queries::list) leaves them out,
+/// The prefix of the records in which nodes tell each other that they have checked their jobs in code.
+pub(crate) const MARK: &str = "allora:mark:";
+
+/// `true` if it is the name, or the beginning of names, of records of the scheduler's own: nodes and their
+/// marks, concurrency keys and calendars. They are no jobs. [`Queries::list`](crate::backend::Queries::list) leaves them out,
 /// unless its prefix asks for them; the lists of a [`RecordStore`](crate::store::RecordStore) do so by
 /// themselves.
 pub fn is_internal(name: &str) -> bool {
-    is_key_record(name) || name.starts_with(NODE) || is_calendar_record(name)
+    is_key_record(name)
+        || name.starts_with(NODE)
+        || name.starts_with(MARK)
+        || is_calendar_record(name)
 }
 
 /// Checks the name of a job to be added: as [`check_name`], and not one of the scheduler's own
@@ -75,7 +81,7 @@ pub(crate) fn check_free(name: &str) -> Result {
         );
         return Err(Error::invalid(own));
     }
-    for (prefix, what) in [(NODE, "nodes"), (CALENDAR, "calendars")] {
+    for (prefix, what) in [(NODE, "nodes"), (MARK, "nodes"), (CALENDAR, "calendars")] {
         if name.starts_with(prefix) {
             let own = format!(
                 "the job name {name:?} begins with {prefix:?}, which is reserved for {what}; use another \

@@ -52,6 +52,7 @@ impl Planner {
             if !self.failing.contains(SlotId::NONE) {
                 self.add_without_slot(now, self.window_left(), &mut requests);
             }
+            self.watch_over(now, claims < room, &mut requests);
         }
         let are_suspects = are_due && requests.is_empty();
         if are_suspects {
@@ -72,12 +73,12 @@ impl Planner {
         let repeat_at = self.suspects_at(sent);
         let release_at = self.without_slot_at().filter(|_| !self.failing.contains(SlotId::NONE));
         let more = is_due(next_at) || is_due(repeat_at) || is_due(release_at);
-        let waits = is_due(next_at) && room == 0 || query_waits;
+        let watch_at = self.watch_at();
+        let is_any_due = [next_at, watch_at].into_iter().any(is_due);
+        let waits = is_any_due && room == 0 || query_waits;
         let full = waits && !is_due(repeat_at) && !is_due(release_at);
-        if full {
-            self.doubt(now);
-        }
         // Due jobs wait for the end of a run. A claim without a reply does not wait.
+        let next_at = next_at.into_iter().chain(watch_at).min();
         let next_at = next_at.filter(|at| !full || *at > now);
         let wake_at = next_at.into_iter().chain(repeat_at).chain(release_at).chain(query_at).min();
         let counting = std::mem::take(&mut self.counting);
@@ -425,6 +426,13 @@ impl Planner {
             self.wake(id, Some(until));
             return Ok(None);
         }
+        if self.leave_to_watch(id, turn, now) {
+            return Ok(None);
+        }
+        // It was planned by its schedule only.
+        if self.was_covered(id) {
+            return Ok(Some(RequestAction::Read));
+        }
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
         let Phase::Known(known) = &mut slot.phase else { return Ok(None) };
         known.assume_completed(now);
@@ -480,7 +488,6 @@ impl Planner {
                     None => claim,
                 };
                 self.next_claim_id = self.next_claim_id.wrapping_add(1);
-                self.took_turn(turn, now);
                 self.own_claim_sent(own_instant);
                 let late = due_at.map_or(Duration::ZERO, |due| since(now, due));
                 let lease_end = None;

@@ -144,6 +144,19 @@ impl Known {
         self.started + u64::from(self.is_open_cursor(occurrence))
     }
 
+    /// The time at which the record must be read or claimed, without the schedule's next occurrence.
+    pub(crate) fn run_ends_at(&self) -> Option<Time> {
+        let is_other = self.other_head.is_some() || self.leased().is_some();
+        let cancelled = self.cancelled().map(|cancelled| cancelled.until);
+        let ends = self.next_lease_end().into_iter().chain(cancelled);
+        self.due_at.filter(|_| is_other).into_iter().chain(ends).min()
+    }
+
+    /// A trigger or a retry is offered, of which nodes that were not notified may not know.
+    pub(crate) fn waits_for_trigger(&self) -> bool {
+        self.other_head.is_some() && self.leased().is_none()
+    }
+
     /// The time at which the record must be read or claimed.
     pub(crate) fn wants_attention(&self) -> Option<Time> {
         let try_at = self.after_lease().map(|(_, try_at)| try_at);

@@ -19,6 +19,7 @@ use crate::{
     stored::Definition,
     time::{Time, saturating_add},
 };
+use chrono::DateTime;
 use std::time::Duration;
 
 impl Planner {
@@ -30,13 +31,15 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) {
+        let is_left = self.has_room
+            && is_abandoned(state, now, self.abandoned_after)
+            && !self.others_may_run(state);
         let Some(slot) = self.slots.get_mut(id) else { return };
         let agreement = match slot.origin {
             Origin::Stored => return self.learn_stored(id, state, now, events),
             Origin::Code => {
-                let is_abandoned = self.has_room && is_abandoned(state, now, self.abandoned_after);
                 let is_due = state.due_at.is_some_and(|due_at| due_at <= now);
-                agreement(slot, state, now, is_due, is_abandoned)
+                agreement(slot, state, now, is_due, is_left)
             }
         };
         // The end of a stored schedule of this name is not the deletion of the job in code.
@@ -71,6 +74,13 @@ impl Planner {
         }
     }
 
+    /// `true` if a live node has not said that its build cannot run the job by its stored definition. That
+    /// node may be busy.
+    fn others_may_run(&self, state: &JobState) -> bool {
+        let defined_at = DateTime::from_timestamp_micros(state.generation).unwrap_or(NOW);
+        self.others.as_ref().is_some_and(|others| others.may_run(&state.name, defined_at))
+    }
+
     /// Applies a record that this node and the store agree on.
     pub(super) fn know(
         &mut self,
@@ -80,6 +90,7 @@ impl Planner {
         events: &mut Vec<Event>,
     ) {
         let mut known = Known::of(state, now);
+        self.was_covered(id);
         let Some(slot) = self.slots.get(id) else { return };
         let is_own = |claim_id: u128| {
             let drawn = self.next_claim_id.wrapping_sub(self.first_claim_id);

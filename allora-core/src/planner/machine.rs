@@ -8,6 +8,7 @@ use super::{
     due_queries::DueClaims,
     failing::Failing,
     key::KeyRelease,
+    mark::Watch,
     own_claims::OwnClaims,
     shares::Shares,
     slot::{Off, Origin, Phase, Slot},
@@ -22,9 +23,10 @@ use crate::{
     event::Event,
     job::{CheckedSchedule, JobSpec},
     name::is_key_record,
-    registry::Ranking,
+    registry::{OtherBuilds, Ranking},
     time::{Time, saturating_add},
 };
+use allora_schedule::stable_hash;
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque},
@@ -80,6 +82,9 @@ pub(crate) struct Planner {
     pub(super) window: CongestionWindow,
     pub(super) contention: Contention,
     pub(super) turns: Turns,
+    pub(super) watch: Watch,
+    /// The jobs that other live nodes can run; `None` if that is not known.
+    pub(super) others: Option<OtherBuilds>,
     /// A random number of this node, which ranks the jobs.
     pub(super) seed: u64,
     /// Ids never repeat: they count up from a random number of 128 bits.
@@ -112,11 +117,10 @@ pub(super) struct Limited {
 #[derive(Default)]
 pub(super) struct Turns {
     pub(super) ranking: Ranking,
-    /// The time from which the ranking is trusted, unless there is a reason to doubt it; `None` until
-    /// the next tick.
-    pub(super) trusted_from: Option<Time>,
     /// The delays have changed since the wake-ups were set.
     pub(super) have_changed: bool,
+    /// The registry was read since the last tick.
+    pub(super) others_have_changed: bool,
     pub(super) own_claims: OwnClaims,
 }
 
@@ -205,6 +209,8 @@ impl Planner {
             window: CongestionWindow::default(),
             contention: Contention::default(),
             turns: Turns::default(),
+            watch: Watch::default(),
+            others: None,
             seed: claims as u64,
             first_claim_id: claims,
             next_claim_id: claims,
@@ -271,6 +277,7 @@ impl Planner {
         slot.phase = Phase::New(definition);
         let id = self.slots.insert(slot);
         let id = id.ok_or_else(|| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;
+        self.watch.jobs = self.watch.jobs.wrapping_add(stable_hash(&[name.as_bytes()]));
         self.by_name.insert(name, id);
         self.ahead.read_first(id);
         self.wake(id, Some(NOW));
@@ -284,6 +291,7 @@ impl Planner {
         // Stored schedules come and go with the store.
         let slot = self.slots.get_mut(id).filter(|slot| !slot.is_stored())?;
         let spec = slot.spec.clone();
+        self.watch.jobs = self.watch.jobs.wrapping_sub(stable_hash(&[name.as_bytes()]));
         self.leave_place(id);
         Some(spec)
     }
@@ -354,7 +362,7 @@ impl Planner {
     /// a clock that was ahead.
     pub(crate) fn on_clock_set_back(&mut self) {
         self.failing.clock_was_set_back();
-        self.doubt(self.now);
+        self.forget_mark();
         self.ask_for_keys_now();
         let ids: Vec<SlotId> = self.slots.iter().map(|(id, _)| id).collect();
         let in_code = self.slots.iter().filter(|(_, slot)| !slot.is_stored() && !slot.is_removed());

@@ -22,6 +22,7 @@ mod known;
 mod learn;
 mod limited;
 mod machine;
+mod mark;
 mod own_claims;
 mod published;
 mod reply;
@@ -36,6 +37,7 @@ mod stored;
 mod tests;
 mod turn;
 mod wake_up;
+mod watch;
 mod working_set;
 
 pub(crate) use ahead::waits_until;

@@ -70,7 +70,9 @@ impl Planner {
         if let Some(load) = load {
             self.window.lost(load);
         }
-        requests.iter().for_each(|request| self.failing.lost(request.slot, now, requests.len()));
+        for request in requests.iter().filter(|request| !request.is_about_mark()) {
+            self.failing.lost(request.slot, now, requests.len());
+        }
     }
 
     /// Applies the reply to a request. Returns the run to start, if an occurrence was claimed.
@@ -94,6 +96,10 @@ impl Planner {
             }
             RequestAction::Claimed(unplanned) => {
                 return self.on_claimed_reply(*unplanned, reply, now, events);
+            }
+            RequestAction::Mark(action) => {
+                self.on_mark(&action, Some(&reply), now);
+                return None;
             }
             action => Request { action, ..request },
         };
@@ -258,7 +264,7 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) {
-        for request in &requests {
+        for request in requests.iter().filter(|request| !request.is_about_mark()) {
             self.failing.failed(request.slot, now);
             events.extend(self.ahead.is_read(request.slot));
         }
@@ -334,6 +340,10 @@ impl Planner {
                 RequestAction::ClaimKey(claim) => {
                     self.on_lost_key_claim(id);
                     RequestAction::ClaimKey(claim)
+                }
+                RequestAction::Mark(action) => {
+                    self.on_mark(&action, None, now);
+                    continue;
                 }
                 action => action,
             };

@@ -68,6 +68,19 @@ pub(super) enum RequestAction {
     ClaimKey(Box<KeyClaim>),
     /// Releases a place of a concurrency key, which is no slot's any more.
     ReleaseKey(Box<KeyRelease>),
+    /// Reads or writes the mark.
+    Mark(MarkAction),
+}
+
+/// An operation on the record of the [mark](super::mark).
+#[derive(Debug)]
+pub(super) enum MarkAction {
+    Read,
+    /// `generation`: that of the record as it was last read; `None` if there was none.
+    Write {
+        generation: Option<i64>,
+        text: Box<str>,
+    },
 }
 
 /// A run to start.
@@ -108,13 +121,20 @@ pub(super) fn moved(from: &Occurrence, moves: [Cursor; 2]) -> Option<(Time, Time
 impl Request {
     pub(crate) fn operation(&self) -> Operation<'_> {
         let action = match &self.action {
-            RequestAction::Read => Action::Read,
+            RequestAction::Read | RequestAction::Mark(MarkAction::Read) => Action::Read,
             RequestAction::Register { definition, version, first } => {
                 Action::Register { definition, version: *version, first: *first }
             }
             RequestAction::Redefine { generation, definition, version, plan } => {
                 let (generation, version, plan) = (*generation, *version, *plan);
                 Action::Redefine { generation, definition, version, plan }
+            }
+            RequestAction::Mark(MarkAction::Write { generation: Some(generation), text }) => {
+                let (generation, version, plan) = (*generation, 0, Replan::default());
+                Action::Redefine { generation, definition: text, version, plan }
+            }
+            RequestAction::Mark(MarkAction::Write { generation: None, text }) => {
+                Action::Register { definition: text, version: 0, first: None }
             }
             RequestAction::Claim(pending) => Action::Claim(pending.claim.clone()),
             RequestAction::Advance(advance) => Action::Advance(*advance),
@@ -138,6 +158,11 @@ impl Request {
     /// The place of its job.
     pub(crate) fn slot(&self) -> SlotId {
         self.slot
+    }
+
+    /// `true` if it is about the mark. Nothing waits for its reply.
+    pub(super) fn is_about_mark(&self) -> bool {
+        matches!(self.action, RequestAction::Mark(_))
     }
 
     /// `true` if it is about the record of a concurrency key.

@@ -2,13 +2,8 @@
 //! after a delay in which the first one claims.
 //!
 //! The second and the third node check soon after the time, so that a job whose first node has died
-//! starts within that delay. All others check after the poll interval.
-//!
-//! A node that has seen no reason to doubt the ranking for two minutes checks less: the fourth node
-//! waits for the poll interval, and each further one four times as long as the one before it. So the
-//! number of checks for an occurrence does not grow with the number of nodes. Reasons are a change of
-//! the ranking, an occurrence that the first two nodes have left, and a lack of capacity, which other
-//! nodes may have, too.
+//! starts within that delay. All others leave it to the [watch](super::watch), half a second after the
+//! time.
 //!
 //! The second and the third node wait for longer if the store needs longer for their own claims of the
 //! same instant: the first node has as many, and its claims take as long. They do not check while their own
@@ -16,10 +11,8 @@
 
 use super::{
     Planner,
-    machine::Turns,
-    slot::{Phase, Slot},
+    slot::{Off, Phase, Slot},
     slot_id::SlotId,
-    wake_up::MINUTE,
 };
 use crate::{
     registry::Rankings,
@@ -33,25 +26,31 @@ const STEP: Duration = Duration::from_millis(20);
 /// The number of nodes that check within milliseconds, after the first one.
 const BACKUPS: u32 = 2;
 
-/// The time for which the ranking is doubted.
-const DOUBT: Duration = MINUTE.saturating_mul(2);
-
-impl Turns {
-    fn is_doubted(&self, now: Time) -> bool {
-        self.trusted_from.is_none_or(|from| now < from)
-    }
-}
+/// The delay of all others.
+pub(super) const WATCHED: Duration = Duration::from_millis(500);
 
 impl Planner {
     /// Applies other rankings.
     pub(crate) fn set_rankings(&mut self, rankings: Rankings) {
-        let Rankings { jobs: ranking, kinds } = rankings;
+        let Rankings { jobs: ranking, kinds, others } = rankings;
+        (self.others, self.turns.others_have_changed) = (others, true);
         self.shares.set_ranking(&kinds);
         self.due_claims.ranking = kinds;
         if self.turns.ranking != ranking {
-            (self.turns.ranking, self.turns.trusted_from) = (ranking, None);
-            self.turns.have_changed = true;
+            (self.turns.ranking, self.turns.have_changed) = (ranking, true);
         }
+    }
+
+    /// Reads the jobs again that this node has left to other builds, which may have gone: one node after the
+    /// other, because one is enough to set their definitions.
+    fn look_at_conflicts(&mut self, now: Time) {
+        let looks_at = |(id, slot): (SlotId, &Slot)| {
+            let Phase::Off(Off::Conflict(_)) = slot.phase else { return None };
+            let rank = u32::try_from(self.turns.ranking.rank(&slot.name)).unwrap_or(u32::MAX);
+            Some((id, saturating_add(now, STEP.saturating_mul(rank))))
+        };
+        let left: Vec<(SlotId, Time)> = self.slots.iter().filter_map(looks_at).collect();
+        left.into_iter().for_each(|(id, at)| self.wake(id, Some(at)));
     }
 
     /// The time for which other nodes have a due occurrence of this job to themselves.
@@ -60,12 +59,7 @@ impl Planner {
         if slot.is_stored() || slot.key().is_some() {
             return Duration::ZERO;
         }
-        let Turns { ranking, .. } = &self.turns;
-        let rank = ranking.rank(&slot.name);
-        let mut delay = delay(rank, self.poll);
-        if self.turns.is_doubted(self.now) {
-            delay = delay.min(self.poll);
-        }
+        let delay = delay(self.turns.ranking.rank(&slot.name));
         // An occurrence that may be late only by so much is not missed because of it.
         let window = slot.spec.settings.late_by_at_most();
         window.map_or(delay, |window| delay.min(window / 2))
@@ -107,23 +101,11 @@ impl Planner {
         }
     }
 
-    /// Notes that this node claims an occurrence for which it waited so long. A single node that left
-    /// it may only be slow.
-    pub(super) fn took_turn(&mut self, waited: Duration, now: Time) {
-        if waited >= STEP * BACKUPS {
-            self.doubt(now);
-        }
-    }
-
-    /// Doubts the ranking for a while.
-    pub(super) fn doubt(&mut self, now: Time) {
-        self.turns.have_changed |= !self.turns.is_doubted(now);
-        self.turns.trusted_from = Some(saturating_add(now, DOUBT));
-    }
-
     /// Sets the wake-ups again if the delays have changed.
     pub(super) fn take_turns(&mut self, now: Time) {
-        self.turns.trusted_from.get_or_insert(saturating_add(now, DOUBT));
+        if std::mem::take(&mut self.turns.others_have_changed) {
+            self.look_at_conflicts(now);
+        }
         if !std::mem::take(&mut self.turns.have_changed) {
             return;
         }
@@ -137,12 +119,9 @@ impl Planner {
 }
 
 /// The delay of the node of this rank.
-fn delay(rank: usize, poll: Duration) -> Duration {
+fn delay(rank: usize) -> Duration {
     let rank = u32::try_from(rank).unwrap_or(u32::MAX);
-    match rank.checked_sub(BACKUPS + 1) {
-        None => (STEP * rank).min(poll),
-        Some(further) => poll.saturating_mul(1 << (2 * further.min(10))),
-    }
+    if rank <= BACKUPS { STEP * rank } else { WATCHED }
 }
 
 #[cfg(test)]
@@ -150,10 +129,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_node_claims_the_next_two_check_soon_and_the_others_later_and_later() {
-        let delays: Vec<f64> =
-            (0..7).map(|rank| delay(rank, Duration::from_secs(5)).as_secs_f64()).collect();
-        assert_eq!(delays, [0., 0.02, 0.04, 5., 20., 80., 320.]);
-        assert!(delay(usize::MAX, Duration::from_secs(3_600)) > Duration::from_hours(24));
+    fn the_first_node_claims_the_next_two_check_soon_and_the_others_half_a_second_later() {
+        let delays = [0, 1, 2, 3, 4, 99, usize::MAX].map(|rank| delay(rank).as_millis());
+        assert_eq!(delays, [0, 20, 40, 500, 500, 500, 500]);
     }
 }

@@ -14,9 +14,9 @@ mod text;
 
 pub(crate) use fleet::{Fleet, read_nodes};
 pub use node_info::NodeInfo;
-pub(crate) use node_info::{NAMES, name_hash};
+pub(crate) use node_info::{LEFT, MAX_HEARTBEAT, NAMES, name_hash};
 pub use program::ProgramReport;
-pub(crate) use ranking::{Ranking, Rankings};
+pub(crate) use ranking::{OtherBuilds, Ranking, Rankings};
 pub(crate) use retention::{
     OrphanRule, Orphans, is_finished, is_orphaned, is_written_after, key_unused_since, unused_since,
 };

@@ -49,6 +49,8 @@ pub struct NodeInfo {
     /// A name that no other live node should have
     /// ([`ProgramReport::unique_name`](crate::ProgramReport)).
     pub unique_name: Option<String>,
+    /// Hashes of the names of those whose stored definitions its build cannot run, at most [`LEFT`].
+    pub(crate) left_jobs: Vec<u32>,
     /// The conditions that keep jobs from running on it, at most eight lines.
     pub problems: Vec<String>,
     /// The number of orphaned jobs in code, if this node is the one that looks for them.
@@ -67,6 +69,12 @@ pub struct NodeInfo {
 
 /// The largest number of jobs in code that a node's record has.
 pub(crate) const NAMES: usize = 512;
+
+/// The largest number of jobs that a node's record has as left to others.
+pub(crate) const LEFT: usize = 128;
+
+/// The longest interval of writes that a node can have.
+pub(crate) const MAX_HEARTBEAT: Duration = Duration::from_secs(5 * 60);
 
 /// The hash of a job's name in a node's record.
 pub(crate) fn name_hash(name: &str) -> u32 {
@@ -103,8 +111,9 @@ impl NodeInfo {
             || self.kept_prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
     }
 
-    /// The time without a write after which the node counts as dead.
+    /// The time without a write after which the node counts as dead. A record with a longer heartbeat than
+    /// a node can have is no node's.
     pub(super) fn patience(&self) -> Duration {
-        self.heartbeat.saturating_mul(MISSED)
+        self.heartbeat.min(MAX_HEARTBEAT) * MISSED
     }
 }

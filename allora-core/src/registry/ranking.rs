@@ -2,7 +2,7 @@
 //! rendezvous hashing.
 //!
 //! Each node computes the same order from the registry. The first node of a job claims its
-//! occurrences, and the others check later. The first node of an instant claims the stored schedules
+//! occurrences, and the others check later; those after the third one in the order of the instant. The first node of an instant claims the stored schedules
 //! that are due then, and the others follow one after the other, so that their queries do not work
 //! through the same rows at the same time. Where no query claims, the first node of each stored schedule
 //! claims it. Nothing but speed depends on it: two nodes with different
@@ -12,9 +12,13 @@
 //! C. Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node that joins or leaves
 //! moves only its own share of the jobs.
 
-use super::{Fleet, NodeInfo};
-use crate::time::Time;
+use super::{Fleet, NodeInfo, name_hash};
+use crate::time::{Time, saturating_add};
 use allora_schedule::stable_hash;
+use std::{collections::BTreeSet, time::Duration};
+
+/// The time within which a node that starts has written its record, while it stores its definitions.
+const STARTS: Duration = Duration::from_secs(5);
 
 /// The orders of the nodes that can take this node's work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,17 +27,47 @@ pub(crate) struct Rankings {
     pub(crate) jobs: Ranking,
     /// Among the nodes that run the same kinds of stored schedules.
     pub(crate) kinds: Ranking,
+    /// The jobs in code that other live nodes can run; `None` if the registry is not known.
+    pub(crate) others: Option<OtherBuilds>,
+}
+
+/// The jobs in code that other live nodes have, and whose stored definitions their builds can run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OtherBuilds {
+    /// The time at which their records were read.
+    read_at: Time,
+    names: BTreeSet<u32>,
+    /// One of them has more jobs than its record has names.
+    have_more: bool,
+}
+
+impl OtherBuilds {
+    /// `true` if one of them may run this job by a definition that was stored at `defined_at`. A node whose
+    /// record was not read since then may be the one that has stored it.
+    pub(crate) fn may_run(&self, name: &str, defined_at: Time) -> bool {
+        self.have_more
+            || self.names.contains(&name_hash(name))
+            || self.read_at < saturating_add(defined_at, STARTS)
+    }
 }
 
 impl Rankings {
-    /// The orders among the live nodes, for the node with this information about itself.
-    pub(crate) fn of(fleet: &Fleet, own: &NodeInfo) -> Self {
+    /// The orders among the live nodes, for the node with this information about itself. The records were
+    /// read at `now`.
+    pub(crate) fn of(fleet: &Fleet, own: &NodeInfo, now: Time) -> Self {
         // A node with other jobs or kinds may lack one, and would only delay it.
         let has_jobs = |node: &&NodeInfo| (node.jobs, node.jobs_hash) == (own.jobs, own.jobs_hash);
         let has_kinds = |node: &&NodeInfo| (&node.kinds, &node.labels) == (&own.kinds, &own.labels);
         let jobs = fleet.live().filter(has_jobs).map(|node| &*node.node);
         let kinds = fleet.live().filter(has_kinds).map(|node| &*node.node);
-        Self { jobs: Ranking::new(&own.node, jobs), kinds: Ranking::new(&own.node, kinds) }
+        let mut others = OtherBuilds { read_at: now, ..OtherBuilds::default() };
+        for node in fleet.live().filter(|node| node.node != own.node) {
+            others.have_more |= node.job_names.is_none() && node.jobs > 0;
+            let runs = |name: &&u32| !node.left_jobs.contains(name);
+            others.names.extend(node.job_names.iter().flatten().filter(runs));
+        }
+        let (jobs, kinds) = (Ranking::new(&own.node, jobs), Ranking::new(&own.node, kinds));
+        Self { jobs, kinds, others: Some(others) }
     }
 }
 

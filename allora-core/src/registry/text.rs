@@ -1,7 +1,11 @@
 //! The text of a node's record: one line of fields `key=value`. A reader ignores fields that it does
 //! not know.
 
-use super::{NodeInfo, node_info::NAMES, program::KEPT};
+use super::{
+    NodeInfo,
+    node_info::{LEFT, NAMES},
+    program::KEPT,
+};
 use crate::{
     stored::Pattern,
     time::{Time, from_millis},
@@ -36,8 +40,11 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
     push(&mut text, "hash", &format!("{:016x}", info.jobs_hash));
     // Without it, the reader does not know them.
     if let Some(names) = info.job_names.as_ref().filter(|names| names.len() <= NAMES) {
-        let hashes: String = names.iter().map(|hash| format!("{hash:08x}")).collect();
-        push(&mut text, "names", &hashes);
+        push(&mut text, "names", &shown_hashes(names));
+    }
+    if !info.left_jobs.is_empty() {
+        let left = &info.left_jobs[..info.left_jobs.len().min(LEFT)];
+        push(&mut text, "leaves", &shown_hashes(left));
     }
     if let Some(version) = &info.version {
         push(&mut text, "version", version);
@@ -104,6 +111,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
         kept_prefixes: Vec::new(),
         settings: BTreeMap::new(),
         unique_name: None,
+        left_jobs: Vec::new(),
         problems: Vec::new(),
         orphans: 0,
         orphan_examples: Vec::new(),
@@ -125,6 +133,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
             "jobs" => info.jobs = value.parse().ok()?,
             "hash" => info.jobs_hash = u64::from_str_radix(&value, 16).ok()?,
             "names" => info.job_names = Some(hashes(&value)?),
+            "leaves" => info.left_jobs = hashes(&value)?,
             "version" => info.version = Some(value),
             "label" => info.labels.push(value),
             "needs" => info.needed_labels.push(value),
@@ -188,6 +197,11 @@ fn unescaped(value: &str) -> Option<String> {
     Some(text)
 }
 
+/// Hashes of eight digits each.
+fn shown_hashes(hashes: &[u32]) -> String {
+    hashes.iter().map(|hash| format!("{hash:08x}")).collect()
+}
+
 /// Reads hashes of eight digits each.
 fn hashes(text: &str) -> Option<Vec<u32>> {
     let digits = text.as_bytes().chunks(8);
@@ -237,6 +251,7 @@ mod tests {
             kept_prefixes: vec!["bad file:".into()],
             settings: BTreeMap::from([("the zone".into(), "a=b c".into())]),
             unique_name: Some("host 1".into()),
+            left_jobs: vec![u32::MAX, 0],
             problems: vec!["job \"x\": two\nlines".into()],
             orphans: 1,
             orphan_examples: vec!["old job".into()],
@@ -276,6 +291,7 @@ mod tests {
             kept_names: vec![u32::MAX; KEPT],
             settings: many("setting").into_iter().map(|name| (name, "v".repeat(99))).collect(),
             unique_name: Some("n".repeat(5_000)),
+            left_jobs: vec![1; 2 * LEFT],
             ..info()
         };
         let text = encode(&info);

@@ -13,7 +13,7 @@ use crate::{
     },
     job::Placement,
     planner::PlannedJob,
-    registry::{Fleet, name_hash},
+    registry::{Fleet, LEFT, name_hash},
     time::{Time, saturating_add},
 };
 use allora_schedule::stable_hash;
@@ -110,6 +110,15 @@ impl Board {
         // The same text for the same jobs.
         hashes.sort_unstable();
         hashes
+    }
+
+    /// The hashes of the names of the jobs whose stored definitions this build cannot run, some of them if
+    /// they are many.
+    pub(super) fn left_jobs(&self) -> Vec<u32> {
+        let conditions = self.conditions();
+        let left = conditions.problems.iter();
+        let left = left.filter(|(_, problem)| problem.reason == ProblemReason::DefinitionConflict);
+        left.map(|(name, _)| name_hash(name)).take(LEFT).collect()
     }
 
     /// Publishes the planner's state of a job.

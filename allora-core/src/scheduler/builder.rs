@@ -13,6 +13,7 @@ use crate::{
     job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
     planner::EXTRA_ATTEMPTS,
     record::{MAX_TRIGGER_RETENTION, TRIGGER_RETENTION},
+    registry::MAX_HEARTBEAT,
     run::Run,
     runtime::{Runtime, detect},
     schedule::Schedule,
@@ -147,7 +148,9 @@ impl Builder {
 
     /// Sets the time after which this node sets its own definition of a job in code, if a due
     /// occurrence waits because no live node can run the definition in the store: a node with a
-    /// newer build has set it and was stopped. Default: 1 min. Range: 1 s to 24 h.
+    /// newer build has set it and was stopped. A live node that has the job and has not said in the
+    /// registry that its build cannot run that definition may be busy, and keeps it. Default: 1 min. Range:
+    /// 1 s to 24 h.
     pub fn abandoned_after(mut self, after: Duration) -> Self {
         self.config.abandoned_after = after;
         self
@@ -392,7 +395,7 @@ fn check_config(config: &Config) -> Result {
         ("claim_jitter", config.claim_jitter, ms(0), ms(1_000)),
         ("abandoned_after", config.abandoned_after, ms(1_000), 24 * hour),
         ("grace", config.grace, ms(0), 24 * hour),
-        ("heartbeat", config.heartbeat, ms(1_000), hour / 12),
+        ("heartbeat", config.heartbeat, ms(1_000), MAX_HEARTBEAT),
         ("trigger_retention", config.trigger_retention, ms(0), MAX_TRIGGER_RETENTION),
         ("prune_orphans_after", config.prune_orphans_after.unwrap_or(hour), hour, 87_600 * hour),
         ("prune_finished_after", config.prune_finished_after.unwrap_or(hour), hour, 87_600 * hour),

@@ -149,7 +149,7 @@ impl Registry {
             let node = self.node.clone();
             let states = within(&node, "list", read_nodes(queries)).await?;
             let fleet = Arc::new(Fleet::of(&states, now));
-            self.rank_by(&fleet);
+            self.rank_by(&fleet, now);
             let is_first = node.board.conditions().fleet.is_none();
             self.is_starting = looks && is_first;
             if !looks {
@@ -169,10 +169,10 @@ impl Registry {
     }
 
     /// Ranks the nodes that have the same work as this one.
-    fn rank_by(&mut self, fleet: &Fleet) {
+    fn rank_by(&mut self, fleet: &Fleet, now: Time) {
         let info = self.info();
         self.ranked_at = self.node.runtime.now();
-        self.rank(Rankings::of(fleet, &info));
+        self.rank(Rankings::of(fleet, &info, now));
     }
 
     fn rank(&mut self, rankings: Rankings) {
@@ -243,6 +243,7 @@ impl Registry {
             kept_prefixes: report.kept_prefixes,
             settings: report.settings,
             unique_name: report.unique_name,
+            left_jobs: node.board.left_jobs(),
             problems: [report.conditions, node.recent_problems()].concat(),
             orphans: orphans.count,
             orphan_examples: orphans.examples.clone(),

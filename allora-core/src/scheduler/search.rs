@@ -36,6 +36,10 @@ const FRUITLESS: Duration = Duration::from_millis(50);
 /// may have died. Each search also reads what this node knows.
 const LEFT: Duration = Duration::from_secs(1);
 
+/// The time for which searches follow each other at this interval, after one that shows stored schedules at
+/// work. When another node has completed a run, nobody else knows the next occurrence before it is found.
+const AT_WORK: Duration = Duration::from_secs(30);
+
 /// The shortest interval between two requests for the store's kinds.
 const KINDS: Duration = Duration::from_secs(1);
 
@@ -46,6 +50,11 @@ pub(super) struct Search {
     request: SideRequest<Reply>,
     /// The time of the next search, by the store's clock.
     at: Time,
+    /// A stored schedule was to be due at the time of the search that is on its way.
+    expects_some: bool,
+    /// The last time at which stored schedules were at work, and that of the search because of it.
+    at_work: Option<Time>,
+    again_at: Option<Time>,
     /// The number of due records that the next search leaves to other nodes.
     skip: usize,
     /// More is due than one search returns, and other nodes work on it, too.
@@ -166,6 +175,9 @@ impl Search {
             is_on,
             request: SideRequest::default(),
             at: Time::MIN_UTC,
+            expects_some: false,
+            at_work: None,
+            again_at: None,
             skip: 0,
             is_crowded: false,
             retry_at: None,
@@ -220,8 +232,13 @@ impl Search {
         self.by(at);
     }
 
+    /// The time before which the next search is made, by [`AHEAD`].
+    fn at(&self) -> Time {
+        self.again_at.map_or(self.at, |again| self.at.min(saturating_add(again, AHEAD)))
+    }
+
     pub(super) fn is_due(&self, now: Time, mono: Instant) -> bool {
-        self.at <= saturating_add(now, AHEAD)
+        self.at() <= saturating_add(now, AHEAD)
             && self.fruitless.until(now).is_none_or(|at| at <= now)
             && self.retry_at.is_none_or(|at| at <= mono)
     }
@@ -230,7 +247,7 @@ impl Search {
     pub(super) fn due_in(&self, now: Time, mono: Instant) -> Option<Duration> {
         let wait = self.fruitless.until(now).map_or(Duration::ZERO, |until| since(until, now));
         let retry = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(mono));
-        self.is_on.then(|| since(self.at, now).saturating_sub(AHEAD).max(wait).max(retry))
+        self.is_on.then(|| since(self.at(), now).saturating_sub(AHEAD).max(wait).max(retry))
     }
 
     /// The time at which something is due that the last search has seen.
@@ -283,8 +300,10 @@ impl Search {
         preferred: Option<Arc<Ranking>>,
     ) {
         let reads_kinds = self.kinds.begin(node, poll_at);
+        let is_soon = self.at <= saturating_add(node.now(&node.shared()), AHEAD);
+        self.expects_some = is_soon && self.at != Time::MIN_UTC;
         // Later changes set this time again.
-        self.at = Time::MAX_UTC;
+        (self.at, self.again_at) = (Time::MAX_UTC, None);
         let is_whole = self.is_whole();
         let (part, limit, known_kinds) = (self.part, self.limit + known, self.kinds.all.clone());
         let skip = match part {
@@ -335,9 +354,15 @@ impl Search {
         self.limit = (self.limit * 2).min(FOUND);
         let Found { now, next_due, records, of_code, is_full, is_new, claimed_at, left_until } =
             found;
+        if records > of_code || self.expects_some && records == 0 {
+            self.at_work = Some(now);
+        }
+        let is_at_work =
+            self.at_work.is_some_and(|at| at <= now && now < saturating_add(at, AT_WORK));
+        self.again_at = is_at_work.then(|| saturating_add(now, LEFT));
         if is_new {
             self.fruitless = Fruitless::default();
-        } else if left_until.is_some() {
+        } else if is_at_work || left_until.is_some() {
             self.fruitless.again(now, LEFT.min(node.config.poll_interval));
         } else if records > 0 {
             self.fruitless.again(now, node.config.poll_interval);

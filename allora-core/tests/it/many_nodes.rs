@@ -107,8 +107,9 @@ impl Metered {
     }
 }
 
+/// The mark counts, too: nodes read and write it because of jobs.
 fn is_of_job(operation: &Operation<'_>) -> bool {
-    !operation.name.starts_with("allora:")
+    !operation.name.starts_with("allora:node:")
 }
 
 fn work(operation: &Operation<'_>) -> Duration {
@@ -351,18 +352,19 @@ fn the_jobs_of_a_node_that_was_killed_start_within_milliseconds() {
     assert!((JOBS / 4..JOBS / 2).contains(&late), "{late} jobs were those of the killed node");
 }
 
+/// Of 56 orders of three nodes among eight, one has the three dead ones in front, in six ways.
 #[test]
-fn jobs_whose_first_three_nodes_are_dead_start_after_the_poll_interval() {
+fn jobs_whose_first_three_nodes_are_dead_start_half_a_second_later_on_the_first_node_that_checks() {
     let many = Many::new(3, 8, LOAD);
     many.runs_of(WARM);
     many.kill_before(WARM + 1, &many.members[..3]);
     let runs = many.runs_of(WARM + 1);
-    assert!(latest(&runs) <= secs(5) + ms(20), "{:?}", latest(&runs));
-    // Of 56 orders of three nodes among eight, one has the three dead ones in front, in six ways.
-    let late = runs.iter().filter(|ran| ran.late >= secs(5)).count();
-    assert!((5..60).contains(&late), "{late}");
-    let soon = runs.iter().filter(|ran| ran.late <= ms(60)).count();
-    assert_eq!(late + soon, JOBS);
+    let late: Vec<Duration> =
+        runs.iter().map(|ran| ran.late).filter(|late| *late > ms(60)).collect();
+    assert!((5..60).contains(&late.len()), "{}", late.len());
+    // If the first three nodes in the order of that instant are the dead ones, too, the fourth checks.
+    let last = ms(500) + ms(1_000) * 3 / 8 + ms(20);
+    assert!(late.iter().all(|late| (ms(500)..=last).contains(late)), "{late:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod liveness;
 mod lost_replies;
 mod policies;
 mod turns;
+mod watch;
 
 use super::{slot::Phase, *};
 use crate::{
@@ -32,6 +33,8 @@ const LOST_AFTER: Duration = Duration::from_secs(30);
 struct OneJob {
     planner: Planner,
     record: Option<Record>,
+    /// The record by which nodes tell each other what they have checked.
+    mark: Option<Record>,
     holds: bool,
     live: Vec<Start>,
     /// The started runs, in seconds.
@@ -68,6 +71,7 @@ impl OneJob {
         Self {
             planner,
             record,
+            mark: None,
             holds: false,
             live: Vec::new(),
             ran: Vec::new(),
@@ -123,7 +127,8 @@ impl OneJob {
     }
 
     fn apply(&mut self, operation: &Operation<'_>, node: &str, now: Time) -> Result<Reply> {
-        apply(&mut self.record, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
+        let record = if operation.name == "job" { &mut self.record } else { &mut self.mark };
+        apply(record, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
     }
 
     fn answer(&mut self, request: Request, reply: Reply, now: Time) {

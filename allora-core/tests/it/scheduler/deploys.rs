@@ -234,3 +234,36 @@ fn an_unknown_word_and_a_schedule_of_its_own_in_a_new_build_miss_nothing_and_sta
         assert_eq!(count(|one| matches!(one, Event::DefinitionConflict { .. })), 3, "{case}");
     }
 }
+
+/// A new build on one of four nodes, for a while without the capacity to run its job.
+#[test]
+fn a_new_build_is_not_rolled_back_by_the_nodes_of_the_old_one() {
+    for (seed, heartbeat) in [(0, 15), (1, 1), (2, 300)] {
+        let lab = Lab::new(seed);
+        let _old = [(); 3]
+            .map(|()| lab.start(|seat, b| b.heartbeat(secs(heartbeat)).add("job", old(seat))));
+        lab.until(700.0);
+        let canary = lab.start(|seat, b| {
+            let fill = seat.job(cron("20 12 * * * *").unwrap(), secs(260)).on_every_node();
+            let handler = seat.handler(ms(10), |_| Ok(()));
+            let work = Box::new(move |run: Run| (handler.clone())(run));
+            let new = JobSpec::from(OfOurOwn { work }).at_least_once(secs(30));
+            b.heartbeat(secs(heartbeat)).concurrency(1).add("fill", fill).add("job", new)
+        });
+        lab.until(1_210.0);
+        let definition = lab.state("job").definition;
+        assert!(definition.starts_with("@code"), "heartbeat {heartbeat} s: {definition}");
+        // It is busy from 740 to 1000; its schedule is every five minutes.
+        let runs = lab.log.of("job");
+        let after: Vec<_> = runs.iter().filter(|run| run.at > at(705.0)).collect();
+        let node = canary.handle.node().to_owned();
+        assert!(after.len() >= 2 && after.iter().all(|run| run.node == node), "{after:?}");
+        let free = after.iter().map(|run| run.began - run.at.max(at(1_000.0))).max().unwrap();
+        assert!(free < chrono::TimeDelta::seconds(2), "heartbeat {heartbeat} s: {free} late");
+        // When it has gone, an old one sets its own definition again.
+        canary.node.crash();
+        lab.until(4_800.0);
+        let definition = lab.state("job").definition;
+        assert!(!definition.starts_with("@code"), "heartbeat {heartbeat} s: {definition}");
+    }
+}

@@ -21,6 +21,7 @@ mod policies;
 mod shares;
 mod shutdown;
 mod stops;
+mod takeovers;
 mod traces;
 mod trigger_waits;
 mod turns;
