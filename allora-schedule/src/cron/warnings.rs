@@ -51,13 +51,18 @@ fn every_second(second: Word<'_>, minute: Word<'_>) -> Option<Warning> {
     Some(Warning { code: "every-second", message })
 }
 
+/// Values one by one, without `*`, range or step.
+fn is_single(word: Word<'_>) -> bool {
+    is_list(word.text)
+}
+
 /// Values one by one, or `*` with a step above 1; no range.
 fn is_picked(word: Word<'_>) -> bool {
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
-    match word.text.strip_prefix("*/") {
-        Some(step) => step != "1" && digits(step),
-        None => digits(word.text),
-    }
+    word.text.strip_prefix("*/").map_or(is_single(word), |step| step != "1" && is_list(step))
+}
+
+fn is_list(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',')
 }
 
 /// `1 * 13 * FRI`: two restricted day fields, of which a day matches either.
