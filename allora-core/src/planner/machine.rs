@@ -7,6 +7,7 @@ use super::{
     due_queries::DueClaims,
     failing::Failing,
     key::KeyRelease,
+    keys::KeyLines,
     own_claims::OwnClaims,
     shares::Shares,
     slot::{Off, Origin, Phase, Slot},
@@ -56,6 +57,7 @@ pub(crate) struct Planner {
     pub(super) removed: Vec<JobSpec>,
     /// The slots that hold a concurrency key, or wait for one.
     pub(super) keyed: BTreeSet<SlotId>,
+    pub(super) key_lines: KeyLines,
     /// The jobs whose active runs their next occurrence replaces. Some may be gone.
     pub(super) replacing: BTreeSet<SlotId>,
     /// The jobs in code that wait for times of a clock that was ahead.
@@ -181,6 +183,7 @@ impl Planner {
             walking: 0,
             removed: Vec::new(),
             keyed: BTreeSet::new(),
+            key_lines: KeyLines::default(),
             replacing: BTreeSet::new(),
             ahead: AheadJobs::default(),
             releases: Vec::new(),

@@ -70,6 +70,19 @@ pub(super) enum RequestAction {
     ReleaseKey(Box<KeyRelease>),
 }
 
+impl RequestAction {
+    /// `true` if it changes the record of a job whose occurrence is not claimed with it.
+    pub(super) fn is_write(&self) -> bool {
+        matches!(
+            self,
+            RequestAction::Advance(_)
+                | RequestAction::Replace(_)
+                | RequestAction::Reap
+                | RequestAction::GiveUp(_)
+        )
+    }
+}
+
 /// A run to start.
 pub(crate) struct Start {
     pub(crate) slot: SlotId,
