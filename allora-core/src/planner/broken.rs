@@ -67,7 +67,8 @@ impl Broken {
     /// with an event of its own.
     pub(super) fn found(&mut self, name: Arc<str>, generation: i64) -> bool {
         let may_report = self.reported < REPORTED;
-        let new = Remembered { generation, report: Report::Waits, sweep: self.sweep.wrapping_sub(1) };
+        let new =
+            Remembered { generation, report: Report::Waits, sweep: self.sweep.wrapping_sub(1) };
         let is_full = self.schedules.len() >= REMEMBERED;
         let one = match self.schedules.entry(name) {
             Entry::Vacant(place) if is_full => {

@@ -141,6 +141,7 @@ impl Planner {
             None if claims.first_turn().is_none_or(|turn| turn > now) => 0,
             None => claims.known(now),
         };
+        claims.is_known = claims.more_since.is_none();
         let limit = room.min(known).min(claims.window.size());
         if limit == 0 {
             return None;
@@ -206,13 +207,7 @@ impl Planner {
 
     /// Notes what a query has claimed at this time.
     /// `last`: the due time of the last of them.
-    fn count_claimed(
-        &mut self,
-        request: DueRequest,
-        count: usize,
-        last: Option<Time>,
-        now: Time,
-    ) {
+    fn count_claimed(&mut self, request: DueRequest, count: usize, last: Option<Time>, now: Time) {
         // A repetition does not show how much there was to claim.
         if request.is_repeated {
             return;
@@ -222,6 +217,10 @@ impl Planner {
         if count < request.limit {
             claims.is_crowded = false;
             claims.exhaust(now);
+            // No other node has claimed the rest: it needs claims of its own.
+            if claims.ranking.is_alone() && claims.is_known {
+                self.stored.read_by(NOW);
+            }
             return;
         }
         let mut left = count;

@@ -57,6 +57,8 @@ pub(super) struct DueClaims {
     pub(super) is_crowded: bool,
     /// There is more than is known, and none of it was due before this time.
     pub(super) more_since: Option<Time>,
+    /// The last query was for schedules that were found, or are the next ones of what was claimed.
+    pub(super) is_known: bool,
     /// The searches have no reply: queries claim what they would find.
     pub(super) is_blind: bool,
     /// The store's time of the last query that claimed all that it could.
@@ -123,11 +125,15 @@ impl DueClaims {
     /// at `at`; at the same time, if `has_precedence`.
     pub(super) fn before(&self, at: Time, has_precedence: bool, room: usize) -> usize {
         let is_before = |due_at: Time| due_at < at || has_precedence && due_at == at;
-        if let Some(since) = self.more_since {
-            return if is_before(since) { room.div_ceil(2) } else { 0 };
-        }
-        let times = self.found.range(..=at).chain(self.next.range(..=at));
-        times.filter(|(due_at, _)| is_before(**due_at)).map(|(_, group)| group.count).sum()
+        let count = match self.more_since {
+            Some(since) if is_before(since) => room.div_ceil(2),
+            Some(_) => 0,
+            None => {
+                let times = self.found.range(..=at).chain(self.next.range(..=at));
+                times.filter(|(due_at, _)| is_before(**due_at)).map(|(_, group)| group.count).sum()
+            }
+        };
+        count.min(self.window.size())
     }
 
     /// No query claims what is due by now and still there.

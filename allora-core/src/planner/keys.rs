@@ -119,7 +119,9 @@ impl Planner {
             return KeyStep::Go;
         };
         let is_claim = matches!(decision, Decision::Claim { .. });
-        if is_claim && slot.asks_again(due_at, setting.limit, now) && !self.is_first_in_line(id, now)
+        if is_claim
+            && slot.asks_again(due_at, setting.limit, now)
+            && !self.is_first_in_line(id, now)
         {
             let ask_at = saturating_add(now, ASK_AGAIN);
             let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };

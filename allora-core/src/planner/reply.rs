@@ -248,6 +248,10 @@ impl Planner {
         for request in &requests {
             self.failing.failed(request.slot, now);
             events.extend(self.ahead.is_read(request.slot));
+            // The read that comes before the next attempt may be answered each time.
+            if let Some(slot) = self.slots.get_mut(request.slot).filter(|_| request.is_write()) {
+                slot.was_refused();
+            }
         }
         self.on_lost_replies(requests, now, events);
     }
@@ -341,13 +345,7 @@ impl Planner {
                 RequestAction::ClaimKey(_) if newer => self.mark_dirty(id),
                 // Repeated until its reply comes.
                 RequestAction::ClaimKey(_) => self.look_again(id),
-                action => {
-                    // The read that comes first may be answered each time.
-                    if action.is_write() {
-                        slot.was_refused();
-                    }
-                    self.mark_dirty(id);
-                }
+                _ => self.mark_dirty(id),
             }
             self.free_removed(id);
         }

@@ -151,6 +151,11 @@ impl Request {
         self.slot
     }
 
+    /// `true` if it changes the record of a job whose occurrence is not claimed with it.
+    pub(super) fn is_write(&self) -> bool {
+        self.action.is_write()
+    }
+
     /// `true` if it is about the record of a concurrency key.
     pub(crate) fn is_about_key(&self) -> bool {
         matches!(self.action, RequestAction::ClaimKey(_) | RequestAction::ReleaseKey(_))

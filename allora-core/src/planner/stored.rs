@@ -48,9 +48,7 @@ impl Planner {
         let Self { shares, by_name, stored, .. } = self;
         let is_new = |state: &&JobState| {
             let name = state.name.as_str();
-            !state.kind.is_empty()
-                && !by_name.contains_key(name)
-                && !stored.broken.contains(name)
+            !state.kind.is_empty() && !by_name.contains_key(name) && !stored.broken.contains(name)
         };
         shares.divide(found.iter().filter(is_new), is_full);
     }

@@ -283,6 +283,7 @@ impl Claimer {
 
     fn plan(&mut self) -> (Tick, ReadScope, Time) {
         self.driver.on_way = self.requests.load();
+        self.driver.planner.set_told(self.subscription.is_on());
         let (turn, now) = self.driver.tick();
         // Before the other claimer is polled, which would take the same capacity.
         self.count_claims();
@@ -536,7 +537,6 @@ impl Claimer {
     fn on_found(&mut self, reply: Reply) {
         let node = self.node.clone();
         let Reply { kinds, due, limit, number, is_whole, has_stored, is_first, wall } = reply;
-        self.pace.ends(node.runtime.now());
         match kinds {
             Some(Ok(kinds)) => self.search.learn_kinds(&node, &kinds),
             Some(Err(error)) => {
@@ -555,6 +555,7 @@ impl Claimer {
                 return;
             }
         };
+        self.pace.ends(node.runtime.now());
         self.poll_at = self.next_poll();
         self.compare_clocks(wall, due.now);
         node.store_answered(Part::Search);
@@ -585,8 +586,7 @@ impl Claimer {
         let claimed_at = self.driver.planner.claims_found_at(records);
         let claimed_at = claimed_at.filter(|_| has_stored && next_due.is_some());
         let left_until = self.driver.planner.left_until();
-        let found =
-            Found { now, next_due, records, is_full, is_new, claimed_at, left_until };
+        let found = Found { now, next_due, records, is_full, is_new, claimed_at, left_until };
         self.search.answered(&node, found, self.driver.planner.is_losing());
     }
 

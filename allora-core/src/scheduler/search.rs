@@ -394,8 +394,7 @@ impl Search {
                 let limited = node.router.limit_of(kind).and_then(|one| left_out.get(one));
                 limited.is_some_and(|is_left_out| *is_left_out)
             };
-            let stored =
-                stored.filter(|kind| part != Part::Code && !is_left_out(kind));
+            let stored = stored.filter(|kind| part != Part::Code && !is_left_out(kind));
             // The empty kind is that of jobs in code.
             let code = (part != Part::Stored).then_some("");
             let asked: Vec<&str> = code.into_iter().chain(stored).collect();
