@@ -4,8 +4,11 @@
 //! A world that fails is played again by
 //! `ALLORA_WORLD=… ALLORA_SEED=… cargo test -p allora-core --test it liveness::replay`.
 
+mod accounts;
 mod defects;
 mod fleet;
+mod mixed;
+mod requests;
 mod shard;
 mod world;
 
@@ -95,9 +98,40 @@ fn replay() {
     let name = env::var("ALLORA_WORLD").unwrap_or_else(|_| "quiet".to_owned());
     let seed = env::var("ALLORA_SEED").ok();
     let seed = seed.map_or(0, |text| text.parse().expect("ALLORA_SEED is a number"));
-    let played = play(find(&name), seed);
-    assert!(played.stalls.is_empty(), "{}", listed(&played.stalls));
+    let played = if name == "mixed" { mixed::play(seed) } else { play(find(&name), seed) };
+    assert!(played.stalls.is_empty(), "{}\n{}", listed(&played.stalls), played.faults.join("\n"));
     assert!(played.faults.is_empty(), "{}", played.faults.join("\n"));
+}
+
+/// What the mixed worlds of the seeds from `ALLORA_SEED` on report, one after the other, for a look
+/// at many of them.
+#[test]
+#[ignore = "a survey"]
+fn survey() {
+    let number = |name: &str, or: u64| {
+        env::var(name).map_or(or, |text| text.parse().expect("a number"))
+    };
+    let (from, seeds) = (number("ALLORA_SEED", 0), number("ALLORA_SEEDS", 12));
+    for seed in from..from + seeds {
+        let begun = std::time::Instant::now();
+        match catch_unwind(|| mixed::play(seed)) {
+            Err(_) => println!("== {seed}: a panic"),
+            Ok(played) => {
+                let (runs, took) = (played.runs, begun.elapsed());
+                let number = played.stalls.len();
+                println!("== {seed}: {runs} runs, {took:.1?}, {number} stalls");
+                let mut kinds = std::collections::BTreeMap::<_, Vec<_>>::new();
+                for stall in &played.stalls {
+                    kinds.entry(stall.kind).or_default().push(stall);
+                }
+                for (kind, mut stalls) in kinds {
+                    stalls.sort_by_key(|stall| stall.during.0 - stall.during.1);
+                    println!("   {kind:?} {} times, longest: {}", stalls.len(), stalls[0]);
+                }
+                played.faults.iter().take(8).for_each(|line| println!("   {line}"));
+            }
+        }
+    }
 }
 
 #[test]
