@@ -171,7 +171,8 @@ impl<B: Backend> Backend for TracedRequests<B> {
         let applied = self.store.reschedule(batch).await;
         request.answered = applied.is_ok();
         if let Ok(applied) = &applied {
-            let failed = operations.iter().zip(&applied.replies).filter(|(_, reply)| reply.is_err());
+            let failed =
+                operations.iter().zip(&applied.replies).filter(|(_, reply)| reply.is_err());
             request.delays = delayed(failed.map(|(operation, _)| operation));
         }
         applied

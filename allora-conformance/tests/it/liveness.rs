@@ -281,10 +281,10 @@ fn many_requests_that_change_nothing_are_a_storm() {
     }
     assert_eq!(scene.found(), []);
     scene.trace.write(Seen::Request {
-            node: "n".into(),
-            answered: true,
-            found: 0,
-            delays: Delays::Nothing,
-        });
+        node: "n".into(),
+        answered: true,
+        found: 0,
+        delays: Delays::Nothing,
+    });
     assert_eq!(scene.found(), [Kind::Storm]);
 }

@@ -34,6 +34,7 @@ impl Planner {
         self.tick += 1;
         self.now = now;
         self.evict_idle(now);
+        events.append(&mut self.ended_waits);
         self.take_turns(now);
         // An unresolved claim may have won, and one that is on its way may win.
         let room = room.saturating_sub(self.unresolved() + self.reserved() + self.claiming());

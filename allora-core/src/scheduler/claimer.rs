@@ -548,6 +548,9 @@ impl Claimer {
         self.poll_at = later(node.runtime.now(), node.config.poll_interval);
         self.compare_clocks(wall, due.now);
         node.store_answered(Part::Search);
+        if !self.has_failed {
+            self.answered(&[]);
+        }
         self.driver.take_inputs();
         if has_stored {
             let kinds = self.search.stored_kinds(&node).count();

@@ -169,12 +169,7 @@ impl Fleet {
 
     /// The way from a node to the store, from the outside: requests, the network, the store's speed,
     /// its partial failures, its records.
-    fn way(
-        &self,
-        node: &SimNode,
-        faults: &Arc<Faults>,
-        failures: &Failures,
-    ) -> Arc<dyn Backend> {
+    fn way(&self, node: &SimNode, faults: &Arc<Faults>, failures: &Failures) -> Arc<dyn Backend> {
         let partial = PartialBackend::new(self.store.clone(), node.clone(), self.shares.clone());
         let store: Arc<dyn Backend> = match &self.speed {
             Some(speed) => Arc::new(SlowBackend::new(partial, node.clone(), speed.clone())),
@@ -489,7 +484,9 @@ impl Member {
         let health = self.handle.health();
         let mut lines: Vec<String> = Vec::new();
         lines.extend(health.problems.iter().map(|one| format!("{} {:?}", one.name, one.reason)));
-        lines.extend(health.store.failing.iter().map(|one| format!("{:?} fails: {}", one.part, one.error)));
+        lines.extend(
+            health.store.failing.iter().map(|one| format!("{:?} fails: {}", one.part, one.error)),
+        );
         lines.extend(health.unhandled_kinds.iter().map(|one| format!("{} unhandled", one.kind)));
         lines.extend(health.unmatched_labels.iter().map(|label| format!("{label} unmatched")));
         let patience = TimeDelta::seconds(30);
@@ -502,9 +499,10 @@ impl Member {
             let (used, limit) = (capacity.used, capacity.limit);
             format!("full: {used} of {limit} used")
         }));
-        lines.extend((capacity.used != running).then(|| {
-            format!("{running} runs, but {} of the capacity used", capacity.used)
-        }));
+        lines.extend(
+            (capacity.used != running)
+                .then(|| format!("{running} runs, but {} of the capacity used", capacity.used)),
+        );
         if let Notifications::Off { error, .. } = &health.notifications {
             lines.push(format!("notifications off: {error}"));
         }
@@ -523,7 +521,11 @@ impl Member {
         for event in &*self.events.lock().unwrap() {
             let mut is = |what: &str, job: &str, begins: bool| {
                 let line = format!("{what} {job}");
-                if begins { open.insert(line) } else { open.remove(&line) };
+                if begins {
+                    open.insert(line)
+                } else {
+                    open.remove(&line)
+                };
             };
             match event {
                 Event::StoreDown { .. } | Event::StoreError { .. } => is("the store", "", true),

@@ -11,9 +11,12 @@ use super::{
     world::{Dice, Played},
 };
 use crate::support::{ms, secs};
-use allora_conformance::history::{
-    Seen,
-    liveness::{Kind, Policy},
+use allora_conformance::{
+    faults::Speed,
+    history::{
+        Seen,
+        liveness::{Kind, Policy},
+    },
 };
 use allora_core::{
     JobSpec, Overlap, ProblemReason, Schedule, Time,
@@ -147,13 +150,17 @@ impl Scene {
                 troubles.insert(*trouble);
             }
         }
+        if troubles.contains(&Clock) {
+            // A day of occurrences of each second is much to walk.
+            troubles.remove(&Overload);
+        }
         if troubles.contains(&Replaced) {
             troubles.insert(Requests);
         }
         let nodes = dice.pick(&[1, 2, 2, 3, 3, 3, 4, 5, 8, 12]);
         let concurrency = dice.pick(&[1, 1, 2, 3, 4, 4, 10, 1_000]);
         let polls = [ms(100), secs(1), secs(5), secs(5), secs(5), secs(20), secs(60), secs(3_600)];
-        let steps = [-40, -1, 20, 40, 31_536_000, 31_536_000];
+        let steps = [-40, -1, 20, 40, 86_400, 86_400];
         Self {
             nodes: match first {
                 Deaths | CrashLoop | Full | Canary | Lies => nodes.max(4),
@@ -244,6 +251,8 @@ pub(super) fn play(seed: u64) -> Played {
     let mut fleet = Fleet::new(seed);
     fleet.set_notifies(scene.notifies);
     fleet.bound = Some((BOUND, LOSS));
+    // A store that needs no time would be asked without an end.
+    fleet.speed = Some(Speed::new(Duration::ZERO).per_request(ms(1)).connections(1_000));
     let code = 4 + dice.below(8);
     let stored = 1 + dice.below(4);
     let mut plans: Vec<_> = (0..code).map(|n| Plan::drawn(&mut dice, &scene, n, false)).collect();
@@ -261,9 +270,10 @@ pub(super) fn play(seed: u64) -> Played {
     }
     let until = fleet.now() + TimeDelta::seconds(15) + TimeDelta::from_std(scene.lasts).unwrap();
     let (alive, triggers) = (Vec::new(), 0);
-    let (redefined, is_shown) = (false, env::var_os("ALLORA_WORLD").is_some());
+    let (redefined, is_shown) = (false, env::var_os("ALLORA_SHOW").is_some());
     let mut playing =
         Playing { dice, scene, plans, fleet, alive, until, triggers, redefined, is_shown };
+    playing.show(|| format!("{:?}\n{:#?}", playing.scene, playing.plans));
     playing.begin();
     playing.trouble();
     playing.calm();
@@ -278,11 +288,6 @@ pub(super) fn play(seed: u64) -> Played {
     faults.extend(playing.silent());
     faults.extend(playing.unaccounted());
     faults.extend(playing.chatter());
-    if playing.is_shown {
-        eprintln!("{:?}\n{:#?}", playing.scene, playing.plans);
-    } else if env::var_os("ALLORA_SEEDS").is_some() {
-        println!("{:?}", playing.scene);
-    }
     let seen = playing.fleet.trace.observations();
     let runs = seen.iter().filter(|one| matches!(one.seen, Seen::Began(_))).count();
     let mut stalls = playing.fleet.stalls();
@@ -390,8 +395,8 @@ impl Playing {
             Clock => {
                 self.fleet.set_second_clock(self.dice.pick(&[0, 0, 1, 1_000]));
                 self.fleet.set_clock(self.scene.step);
-                let year = self.scene.step > TimeDelta::days(1);
-                let time = self.dice.time_below(secs(if year { 20 } else { 60 }));
+                let is_long = self.scene.step > TimeDelta::hours(1);
+                let time = self.dice.time_below(secs(if is_long { 20 } else { 60 }));
                 // The holder of a key dies meanwhile.
                 for _ in 0..20 {
                     self.fleet.run_for(time / 20);
@@ -449,10 +454,7 @@ impl Playing {
     }
 
     fn crash(&mut self, n: usize) {
-        if self.is_shown {
-            let id = self.alive[n].member.id();
-            eprintln!("{} {id} is killed", self.fleet.trace.now().format("%T%.3f"));
-        }
+        self.show(|| format!("{} is killed", self.alive[n].member.id()));
         self.alive.swap_remove(n).member.crash();
     }
 
@@ -485,15 +487,24 @@ impl Playing {
             shard = None;
         }
         let (fate, is_alone) = (self.dice.pick(&fates), self.dice.below(2) == 0);
-        let failure = Failure { kind, fate, share, left, shard, is_alone };
         let one = self.dice.below(2) == 0;
-        let chosen = self.alive.iter().enumerate().filter(|(i, _)| !one || *i == n);
-        for (_, Alive { member, .. }) in chosen {
-            member.failures.add(failure.clone());
+        self.fail(Failure { kind, fate, share, left, shard, is_alone }, one.then_some(n));
+    }
+
+    /// Requests fail on one node, or on all.
+    fn fail(&self, failure: Failure, on: Option<usize>) {
+        self.show(|| format!("{failure:?} on {on:?}"));
+        for (i, Alive { member, .. }) in self.alive.iter().enumerate() {
+            if on.is_none_or(|n| n == i) {
+                member.failures.add(failure.clone());
+            }
         }
+    }
+
+    /// Prints what happens, if the world is shown.
+    fn show(&self, what: impl FnOnce() -> String) {
         if self.is_shown {
-            let on = if one { self.alive[n].member.id().to_string() } else { "all".to_owned() };
-            eprintln!("{} {failure:?} on {on}", self.fleet.trace.now().format("%T%.3f"));
+            println!("{} {}", self.fleet.trace.now().format("%T%.3f"), what());
         }
     }
 
@@ -519,9 +530,7 @@ impl Playing {
 
     fn trigger(&mut self, name: &str) {
         self.triggers += 1;
-        if self.is_shown {
-            eprintln!("{} trigger of {name}", self.fleet.trace.now().format("%T%.3f"));
-        }
+        self.show(|| format!("trigger of {name}"));
         self.fleet.trigger(name, &format!("t{}", self.triggers));
     }
 
@@ -535,6 +544,21 @@ impl Playing {
         if self.scene.has(Canary) {
             return;
         }
+        if self.dice.below(2) == 0 {
+            // A claim is carried out, and the following ones are not, for a while.
+            let claims = |fate, left| Failure {
+                kind: "Claim",
+                fate,
+                share: 1_000,
+                left,
+                shard: None,
+                is_alone: false,
+            };
+            self.fail(claims(Fate::Unanswered, Some(1)), Some(n));
+            self.fail(claims(Fate::Hung, None), Some(n));
+            let time = self.dice.time_below(4 * plan.period.min(secs(20)));
+            self.fleet.run_for(time);
+        }
         member.remove(&plan.name);
         let time = self.dice.time_below(ms(1_500));
         self.fleet.run_for(time);
@@ -543,6 +567,9 @@ impl Playing {
             false => self.fleet.job(&member.node, every(plan.period), plan.takes),
         };
         member.add(&plan.name, plan.with_settings(job));
+        if self.dice.below(2) == 0 {
+            member.failures.end();
+        }
     }
 
     /// Records of nodes that do not exist, with a heartbeat of a year.
@@ -633,9 +660,11 @@ impl Playing {
         let now = self.fleet.trace.now();
         let is_silent = |plan: &&Plan| {
             let since = now - TimeDelta::from_std(2 * plan.period + secs(10)).unwrap();
-            let ran = seen.iter().rev().take_while(|one| one.at >= since).any(
-                |one| matches!(&one.seen, Seen::Began(run) if *run.job == *plan.name),
-            );
+            let ran = seen
+                .iter()
+                .rev()
+                .take_while(|one| one.at >= since)
+                .any(|one| matches!(&one.seen, Seen::Began(run) if *run.job == *plan.name));
             let leases = || self.fleet.find(&plan.name).map_or_else(Vec::new, |one| one.leases);
             !ran && !leases().iter().any(|lease| lease.until > now)
         };
@@ -659,9 +688,15 @@ impl Playing {
 
     /// The nodes that say the same thing thousands of times.
     fn chatter(&self) -> Vec<String> {
-        let number = |one: &Alive| one.member.events.lock().unwrap().iter().filter(|event| {
-            event.job().is_some_and(|job| job.starts_with("stranger"))
-        }).count();
+        let number = |one: &Alive| {
+            one.member
+                .events
+                .lock()
+                .unwrap()
+                .iter()
+                .filter(|event| event.job().is_some_and(|job| job.starts_with("stranger")))
+                .count()
+        };
         let all = self.alive.iter().map(|one| (one.member.id(), number(one)));
         let many = all.filter(|(_, events)| *events > 1_000);
         many.map(|(id, events)| format!("{id}: {events} events about strangers")).collect()
@@ -669,7 +704,10 @@ impl Playing {
 
     /// `false` if the trouble of this world explains such a breach.
     fn is_due_to_nodes(&self, kind: Kind) -> bool {
-        let is_lease = matches!(kind, Kind::LeaseLapsed | Kind::NoLease | Kind::LeftBehind);
+        let is_lease = matches!(
+            kind,
+            Kind::LeaseLapsed | Kind::NoLease | Kind::LeftBehind | Kind::BegunTooLate
+        );
         let is_storm = kind == Kind::Storm && self.scene.poll < secs(1);
         !(is_storm || is_lease && (self.scene.has(Requests) || self.scene.has(Clock)))
     }

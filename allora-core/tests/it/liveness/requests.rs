@@ -133,11 +133,7 @@ impl<B: Backend + Clone> Requests<B> {
     }
 
     /// Applies the operations but those that fail alone.
-    async fn partly(
-        &self,
-        batch: Batch<'_>,
-        fates: &[Option<(Fate, bool)>],
-    ) -> Result<Applied> {
+    async fn partly(&self, batch: Batch<'_>, fates: &[Option<(Fate, bool)>]) -> Result<Applied> {
         let mut operations = batch.operations.to_vec();
         for (operation, fate) in operations.iter_mut().zip(fates) {
             if matches!(fate, Some((Fate::NotDone | Fate::Refused, _))) {
