@@ -144,6 +144,7 @@ impl Serialize for Notifications {
 object!(CapacityStatus, capacity, {
     limit: capacity.limit,
     used: capacity.used,
+    reserved: capacity.reserved,
     full_since: times(capacity.full_since),
 });
 
@@ -470,7 +471,7 @@ mod tests {
             },
             notifications: Notifications::Off { since: at(5), error: "barred".to_owned() },
             clock_offset_ms: Some(-12),
-            capacity: CapacityStatus { limit: 10, used: 3, full_since: None },
+            capacity: CapacityStatus { limit: 10, used: 3, reserved: 1, full_since: None },
             kind_capacity: vec![KindCapacity { kinds: "mail.*".to_owned(), limit: 2, used: 1 }],
             unresolved_claims: 1,
             jobs: 4,
@@ -539,7 +540,7 @@ mod tests {
                     "state": "off", "since": "2026-01-01T00:00:00.005Z", "error": "barred",
                 },
                 "clock_offset_ms": -12,
-                "capacity": { "limit": 10, "used": 3, "full_since": null },
+                "capacity": { "limit": 10, "used": 3, "reserved": 1, "full_since": null },
                 "kind_capacity": [{ "kinds": "mail.*", "limit": 2, "used": 1 }],
                 "unresolved_claims": 1,
                 "jobs": 4,

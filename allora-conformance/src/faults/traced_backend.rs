@@ -2,11 +2,12 @@
 //! node's way to it.
 
 use super::forward::{forward_the_rest, queries_of};
-use crate::history::{Seen, Trace};
+use crate::history::{Delays, Seen, Trace};
 use allora_core::{
     Backend, ErrorKind, Result,
     backend::{
-        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, JobState, Page, Queries, TimeSource,
+        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, JobState, Operation, Page,
+        Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -112,18 +113,51 @@ struct Request<'a> {
     node: Arc<str>,
     answered: bool,
     found: usize,
+    delays: Delays,
 }
 
 impl<'a> Request<'a> {
-    fn of(trace: &'a Trace, node: &str) -> Self {
-        Self { trace, node: node.into(), answered: false, found: 0 }
+    /// A request that delays this work, as long as it has no reply.
+    fn of(trace: &'a Trace, node: &str, delays: Delays) -> Self {
+        Self { trace, node: node.into(), answered: false, found: 0, delays }
     }
+
+    fn answer(&mut self, is_ok: bool) {
+        self.answered = is_ok;
+        if is_ok {
+            self.delays = Delays::Nothing;
+        }
+    }
+}
+
+/// The work that waits for these operations.
+fn delayed<'a>(operations: impl Iterator<Item = &'a Operation<'a>>) -> Delays {
+    let mut jobs: Vec<Arc<str>> = Vec::new();
+    for Operation { name, action, .. } in operations {
+        match action {
+            // A calendar.
+            Action::Read if name.starts_with("allora:") => return Delays::All,
+            Action::ClaimKey(claim) => {
+                // On every node it has the name of the node, too.
+                jobs.push(claim.job.split(' ').next().unwrap_or_default().into());
+            }
+            // No start waits for the end of a run, or for its lease.
+            Action::Extend { .. }
+            | Action::Complete { .. }
+            | Action::Retry { .. }
+            | Action::Release { .. }
+            | Action::ReleaseKey { .. } => {}
+            _ => jobs.push((*name).into()),
+        }
+    }
+    if jobs.is_empty() { Delays::Nothing } else { Delays::Jobs(jobs.into()) }
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let (node, answered, found) = (self.node.clone(), self.answered, self.found);
-        self.trace.write(Seen::Request { node, answered, found });
+        let delays = std::mem::take(&mut self.delays);
+        self.trace.write(Seen::Request { node, answered, found, delays });
     }
 }
 
@@ -131,9 +165,16 @@ impl Drop for Request<'_> {
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend> Backend for TracedRequests<B> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
-        let mut request = Request::of(&self.trace, batch.node);
+        let operations = batch.operations;
+        let delays = if operations.is_empty() { Delays::All } else { delayed(operations.iter()) };
+        let mut request = Request::of(&self.trace, batch.node, delays);
         let applied = self.store.reschedule(batch).await;
         request.answered = applied.is_ok();
+        if let Ok(applied) = &applied {
+            let failed =
+                operations.iter().zip(&applied.replies).filter(|(_, reply)| reply.is_err());
+            request.delays = delayed(failed.map(|(operation, _)| operation));
+        }
         applied
     }
 
@@ -152,9 +193,9 @@ impl<B: Backend> Backend for TracedRequests<B> {
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend> Queries for TracedRequests<B> {
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
-        let mut request = Request::of(&self.trace, query.node);
+        let mut request = Request::of(&self.trace, query.node, Delays::Found);
         let due = queries_of(&self.store)?.find_due(query, time).await;
-        request.answered = due.is_ok();
+        request.answer(due.is_ok());
         request.found = due.as_ref().map_or(0, |due| due.found.len());
         due
     }
@@ -164,9 +205,9 @@ impl<B: Backend> Queries for TracedRequests<B> {
     }
 
     async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
-        let mut request = Request::of(&self.trace, query.node);
+        let mut request = Request::of(&self.trace, query.node, Delays::Found);
         let due = queries_of(&self.store)?.claim_due(query, time).await;
-        request.answered = due.is_ok();
+        request.answer(due.is_ok());
         request.found = due.as_ref().map_or(0, |due| due.claimed.len());
         due
     }

@@ -9,18 +9,19 @@
 //! the store [answers](Seen::Reachable) it. The clock of a stall begins again whenever no single
 //! node has been healthy, with capacity, since it began.
 
+mod starts;
+
 use super::spans::Spans;
 pub use super::stall::{Kind, Stall};
 
-use super::trace::{Code, Execution, Following, Observation, Seen, Trace};
+use super::trace::{Code, Delays, Execution, Following, Observation, Seen, Trace};
 use allora_core::{
     Time,
     backend::{JobState, Occurrence, OnExpiry},
-    record::MAX_LEASES,
 };
 use chrono::TimeDelta;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::Arc,
     time::Duration,
@@ -32,7 +33,20 @@ pub struct Liveness<'a> {
     bound: TimeDelta,
     contact: TimeDelta,
     local: TimeDelta,
+    /// The time that a start may take more for each request without a reply; `None` if the bound has
+    /// room for them.
+    loss: Option<TimeDelta>,
     policy: &'a dyn Fn(&str) -> Policy,
+    key: &'a dyn Fn(&str) -> Option<Key>,
+}
+
+/// The concurrency key of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The name of its record.
+    pub record: String,
+    /// The largest number of its active runs.
+    pub limit: usize,
 }
 
 /// The policy of a job, as far as its record does not show it.
@@ -40,8 +54,6 @@ pub struct Liveness<'a> {
 pub struct Policy {
     /// An occurrence waits for the runs before it: at most once, with another overlap than `Allow`.
     pub is_exclusive: bool,
-    /// A claimed run waits for its turn of a concurrency key.
-    pub has_key: bool,
 }
 
 impl fmt::Debug for Liveness<'_> {
@@ -64,7 +76,9 @@ impl<'a> Liveness<'a> {
             bound: span(2 * (poll_interval + store_timeout) + second),
             contact: span(2 * store_timeout + second),
             local: TimeDelta::milliseconds(500),
+            loss: None,
             policy: &|_| Policy::default(),
+            key: &|_| None,
         }
     }
 
@@ -72,6 +86,22 @@ impl<'a> Liveness<'a> {
     #[must_use]
     pub fn policies(mut self, policy: &'a dyn Fn(&str) -> Policy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Requires that an idle node starts what is due within `bound`, and `loss` more for each of its
+    /// requests about it that was not answered. A node that has claimed what it cannot start keeps at
+    /// least half of its capacity for other work, and what was due first is claimed first.
+    #[must_use]
+    pub fn within(mut self, bound: Duration, loss: Duration) -> Self {
+        (self.bound, self.loss) = (span(bound), Some(span(loss)));
+        self
+    }
+
+    /// The jobs have these concurrency keys. Default: none has one.
+    #[must_use]
+    pub fn keys(mut self, key: &'a dyn Fn(&str) -> Option<Key>) -> Self {
+        self.key = key;
         self
     }
 
@@ -95,9 +125,10 @@ pub fn check(trace: &Trace, law: &Liveness<'_>) -> Vec<Stall> {
     let end = trace.now();
     let observations = trace.observations();
     let mut judge = Judge { seed: trace.seed(), law, end, found: Vec::new() };
-    let story = Story::read(&observations, end);
+    let story = Story::read(&observations, end, law.loss.is_some());
+    let claimed = judge.claimed(&story);
     for (job, record) in &story.jobs {
-        judge.claims(&story, job, record);
+        judge.claims(&story, job, record, &claimed);
         judge.leases(&story, job, record);
         judge.begins(&story, job, record);
         judge.backfills(&story, job, record);
@@ -115,6 +146,8 @@ pub fn check(trace: &Trace, law: &Liveness<'_>) -> Vec<Stall> {
 #[derive(Default)]
 struct Life {
     concurrency: usize,
+    /// Leases without a run take at most half of it.
+    is_halved: bool,
     up: bool,
     stopping: bool,
     awake: bool,
@@ -136,11 +169,20 @@ struct Life {
 impl Life {
     fn update(&mut self, at: Time) {
         let here = self.up && self.awake;
-        let free = here && !self.stopping && self.used.len() < self.concurrency;
+        let free = here && !self.stopping && self.used() < self.concurrency;
         self.free.set(at, free);
         self.able.set(at, free && self.reachable);
         self.healthy.set(at, here && !self.stopping && self.reachable);
         self.alive.set(at, here && self.reachable);
+    }
+
+    /// The used capacity.
+    fn used(&self) -> usize {
+        if !self.is_halved {
+            return self.used.len();
+        }
+        let called = self.used.values().filter(|uses| uses.1).count();
+        called + (self.used.len() - called).min(self.concurrency.div_ceil(2))
     }
 
     fn uses(&mut self, at: Time, run: (Arc<str>, i64), change: impl FnOnce(&mut (bool, bool))) {
@@ -163,6 +205,8 @@ struct LeaseStory {
     occurrence: Occurrence,
     attempt: u32,
     incarnation: i64,
+    is_at_most_once: bool,
+    due_at: Time,
     /// Each end that the store has granted, with the time of the grant.
     until: Vec<(Time, Time)>,
     /// The times without it, before an extension made it live again.
@@ -194,16 +238,21 @@ struct Story {
     calls: HashMap<CallKey, (Execution, Time, Time)>,
     /// The lead of the store's clock, from when on.
     clock: Vec<(Time, TimeDelta)>,
+    /// The requests of each node that were not answered, with what they delay.
+    losses: HashMap<Arc<str>, Vec<(Time, Delays)>>,
+    is_halved: bool,
 }
 
 impl Story {
-    fn read(observations: &[Observation], end: Time) -> Self {
+    fn read(observations: &[Observation], end: Time, is_halved: bool) -> Self {
         let mut story = Self {
             nodes: HashMap::new(),
             jobs: BTreeMap::new(),
             code: BTreeMap::new(),
             calls: HashMap::new(),
             clock: vec![(Time::MIN_UTC, TimeDelta::zero())],
+            losses: HashMap::new(),
+            is_halved,
         };
         for Observation { at, seen } in observations {
             story.take(*at, seen, end);
@@ -217,6 +266,7 @@ impl Story {
     }
 
     fn take(&mut self, at: Time, seen: &Seen, end: Time) {
+        let is_halved = self.is_halved;
         let mut change = |node: &Arc<str>, change: &dyn Fn(&mut Life)| {
             let life = self.nodes.entry(node.clone()).or_default();
             change(life);
@@ -224,7 +274,7 @@ impl Story {
         };
         match seen {
             Seen::Up { node, concurrency } => change(node, &|life| {
-                life.concurrency = *concurrency;
+                (life.concurrency, life.is_halved) = (*concurrency, is_halved);
                 (life.up, life.awake, life.reachable) = (true, true, true);
             }),
             Seen::Stopping(node) => change(node, &|life| life.stopping = true),
@@ -261,7 +311,10 @@ impl Story {
             }
             Seen::Clock(lead) => self.clock.push((at, TimeDelta::milliseconds(*lead))),
             Seen::Record { job, state } => self.take_record(at, job, state.as_ref()),
-            Seen::Request { .. } => {}
+            Seen::Request { delays: Delays::Nothing, .. } => {}
+            Seen::Request { node, delays, .. } => {
+                self.losses.entry(node.clone()).or_default().push((at, delays.clone()));
+            }
         }
     }
 
@@ -277,6 +330,8 @@ impl Story {
                 node: node.clone(),
                 occurrence: lease.occurrence.clone(),
                 attempt: lease.attempt,
+                is_at_most_once: lease.on_expiry == OnExpiry::Lost,
+                due_at: lease.due_at,
                 incarnation: state.map_or(0, |state| state.incarnation),
                 until: Vec::new(),
                 absent: Vec::new(),
@@ -354,14 +409,6 @@ struct Judge<'a> {
     found: Vec<Stall>,
 }
 
-/// An occurrence that could start, and since when.
-struct Offer {
-    state: Arc<JobState>,
-    due_at: Time,
-    from: Time,
-    to: Time,
-}
-
 impl Judge<'_> {
     fn stall(
         &mut self,
@@ -377,58 +424,8 @@ impl Judge<'_> {
         self.found.last_mut().expect("it was just added")
     }
 
-    /// Occurrences that can start are claimed.
-    fn claims(&mut self, story: &Story, job: &Arc<str>, record: &RecordStory) {
-        let policy = (self.law.policy)(job);
-        let mut offer: Option<Offer> = None;
-        let ends = record.states.iter().skip(1).map(|(at, _)| *at).chain([self.end]);
-        for ((from, state), to) in record.states.iter().zip(ends) {
-            let Some(state) = state.as_ref().filter(|state| state.unreadable.is_none()) else {
-                self.judge_offer(story, job, offer.take());
-                continue;
-            };
-            for (from, to, lead) in story.steady(*from, to) {
-                let Some(due_at) = state.due_at else { continue };
-                let held = held_until(state, policy).map_or(due_at, |held| held.max(due_at));
-                let from = from.max(held - lead);
-                if from >= to {
-                    continue;
-                }
-                match &mut offer {
-                    Some(offer) if offer.to == from && same(&offer.state, state) => offer.to = to,
-                    _ => {
-                        let due_at = due_at - lead;
-                        let next = Offer { state: state.clone(), due_at, from, to };
-                        self.judge_offer(story, job, offer.replace(next));
-                    }
-                }
-            }
-        }
-        self.judge_offer(story, job, offer);
-    }
-
-    fn judge_offer(&mut self, story: &Story, job: &Arc<str>, offer: Option<Offer>) {
-        let Some(Offer { state, due_at, from, to }) = offer else { return };
-        if to - from <= self.law.bound {
-            return;
-        }
-        let idle = story.with_code(job, &state).filter_map(|(node, held)| {
-            let (from, to) = (from.max(held.0), to.min(held.1));
-            let able = &story.nodes.get(node)?.able;
-            Some((node.clone(), able.longer((from, to), self.law.bound)?))
-        });
-        let idle: Vec<_> = idle.collect();
-        if let Some((_, during)) = idle.first().cloned() {
-            let nodes: BTreeSet<_> = idle.into_iter().map(|(node, _)| node).collect();
-            let nodes = nodes.into_iter().collect();
-            let head = state.head.as_ref();
-            self.stall(Kind::NotClaimed, job, head, during, nodes).due_at = Some(due_at);
-        }
-    }
-
     /// A claimed occurrence is started, and keeps its lease while its node is healthy.
     fn leases(&mut self, story: &Story, job: &Arc<str>, record: &RecordStory) {
-        let policy = (self.law.policy)(job);
         for (fence, lease) in &record.leases {
             let Some(life) = story.nodes.get(&lease.node) else { continue };
             let Some((granted, _)) = lease.until.first() else { continue };
@@ -436,8 +433,11 @@ impl Judge<'_> {
             let gone = lease.gone.unwrap_or(self.end);
             let (nodes, occurrence) = (vec![lease.node.clone()], Some(&lease.occurrence));
             let began = call.map_or(gone, |(_, began, _)| *began);
-            let idle = life.healthy.longer((*granted, began.min(gone)), self.law.bound);
-            if let Some(during) = idle.filter(|_| !policy.has_key) {
+            let slack = |span| self.slack(story, &lease.node, job, true, span);
+            let mut idle = life.healthy.parts((*granted, began.min(gone)));
+            let idle = idle.find(|span| span.1 - span.0 > self.law.bound + slack(*span));
+            // A place of a key is kept for the next claim.
+            if let Some(during) = idle.filter(|_| !job.starts_with("allora:")) {
                 self.stall(Kind::NotStarted, job, occurrence, during, nodes.clone());
             }
             let mut ends = lease.until.iter().map(|(at, until)| {
@@ -476,6 +476,7 @@ impl Judge<'_> {
     /// A run's code is called under its lease, and the call counts as an attempt.
     fn begins(&mut self, story: &Story, job: &Arc<str>, record: &RecordStory) {
         let mut begun: HashMap<(i64, &Occurrence, u32), Time> = HashMap::new();
+        let mut called: HashMap<(i64, &Occurrence), Time> = HashMap::new();
         for (fence, lease) in &record.leases {
             let nodes = || vec![lease.node.clone()];
             let occurrence = Some(&lease.occurrence);
@@ -490,6 +491,12 @@ impl Judge<'_> {
                 continue;
             };
             begun.insert(attempt, *began);
+            let occurrence_of_life = (lease.incarnation, &lease.occurrence);
+            if lease.is_at_most_once
+                && let Some(before) = called.insert(occurrence_of_life, *began)
+            {
+                self.stall(Kind::RanTwice, job, occurrence, (before, *began), nodes());
+            }
             let until = lease.until.iter().take_while(|(at, _)| at <= began).last();
             let until = until.map(|(at, until)| *until - story.lead(*at));
             let end = lease.gone.into_iter().chain(until).min();
@@ -533,27 +540,6 @@ impl Judge<'_> {
         for (node, life) in &story.nodes {
             if let Some(at) = life.crowded {
                 self.stall(Kind::TooManyRuns, &"".into(), None, (at, at), vec![node.clone()]);
-            }
-        }
-    }
-
-    /// A job whose code a node has is in the store.
-    fn registrations(&mut self, story: &Story) {
-        for (job, nodes) in &story.code {
-            let record = story.jobs.get(job);
-            let first = record.and_then(|record| {
-                record.states.iter().find(|(_, state)| state.is_some()).map(|(at, _)| *at)
-            });
-            let first = first.unwrap_or(self.end);
-            for (node, held) in nodes {
-                let Some(life) = story.nodes.get(node) else { continue };
-                let mine = held.iter().filter(|(.., code)| matches!(code, Code::Job(_)));
-                let mut absent = mine.filter_map(|(from, to, _)| {
-                    life.healthy.longer((*from, (*to).min(first)), self.law.bound)
-                });
-                if let Some(during) = absent.next() {
-                    self.stall(Kind::NotRegistered, job, None, during, vec![node.clone()]);
-                }
             }
         }
     }
@@ -676,21 +662,4 @@ struct Here<'a> {
     calls: &'a [(Time, Time)],
     held: (Time, Time),
     following: &'a Following,
-}
-
-/// The time until which the record's active runs hold its head back.
-fn held_until(state: &JobState, policy: Policy) -> Option<Time> {
-    // A lease that is retried on expiry is in the head's due time.
-    let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
-    let ends = lost.map(|lease| lease.until);
-    if policy.is_exclusive {
-        return ends.max();
-    }
-    (state.leases.len() >= MAX_LEASES).then(|| ends.min()).flatten()
-}
-
-/// `true` if nothing was claimed, changed or moved from one state to the other.
-fn same(before: &JobState, after: &JobState) -> bool {
-    let key = |state: &JobState| (state.incarnation, state.generation, state.fence);
-    key(before) == key(after) && before.head == after.head
 }

@@ -33,4 +33,4 @@ mod trace;
 pub use check::{Invariant, Violation, check};
 pub use log::{Claims, Event, Outcome, What, read, write};
 pub use merge::merge_store_history;
-pub use trace::{Code, Execution, Following, Observation, Running, Seen, Trace};
+pub use trace::{Code, Delays, Execution, Following, Observation, Running, Seen, Trace};

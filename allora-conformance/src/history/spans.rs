@@ -24,10 +24,20 @@ impl Spans {
 
     /// The part of `within` that is in one span and longer than `bound`.
     pub(super) fn longer(&self, within: (Time, Time), bound: TimeDelta) -> Option<(Time, Time)> {
+        self.parts(within).find(|(from, to)| *to - *from > bound)
+    }
+
+    /// The parts of `within` that are in a span.
+    pub(super) fn parts(&self, within: (Time, Time)) -> impl Iterator<Item = (Time, Time)> {
         let first = self.closed.partition_point(|(_, to)| *to <= within.0);
-        let cut = self.closed[first..].iter().take_while(|(from, _)| *from < within.1);
-        let mut cut = cut.map(|(from, to)| ((*from).max(within.0), (*to).min(within.1)));
-        cut.find(|(from, to)| *to - *from > bound)
+        let cut = self.closed[first..].iter().take_while(move |(from, _)| *from < within.1);
+        cut.map(move |(from, to)| ((*from).max(within.0), (*to).min(within.1)))
+    }
+
+    /// The times that are in a span of both.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        let both = self.closed.iter().flat_map(|span| other.parts(*span));
+        Self { open: None, closed: both.collect() }
     }
 
     pub(super) fn covers(&self, (from, to): (Time, Time)) -> bool {

@@ -47,6 +47,10 @@ pub enum Kind {
     BegunTooLate,
     /// Two runs of one occurrence were the same attempt, although the code of the first was called.
     AttemptNotCounted,
+    /// An occurrence of an at-most-once job was called twice.
+    RanTwice,
+    /// A node claimed what was due later, again and again, while an earlier occurrence waited.
+    Overtaken,
     /// Triggers ran one after the other while the schedule's occurrence was due.
     ScheduleHeldBack,
     /// A node ran more jobs at the same time than its concurrency allows.

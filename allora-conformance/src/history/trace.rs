@@ -38,6 +38,8 @@ pub enum Seen {
         answered: bool,
         /// The number of records that a query found.
         found: usize,
+        /// What waits because there was no reply.
+        delays: Delays,
     },
     /// A node has started.
     Up {
@@ -80,6 +82,21 @@ pub enum Seen {
     Began(Execution),
     /// The code of a run has ended, or was dropped.
     Over(Execution),
+}
+
+/// The work that waits because a request has no reply, or was refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delays {
+    /// Nothing: there was a reply, or no start waits for it.
+    #[default]
+    Nothing,
+    /// These jobs.
+    Jobs(Arc<[Arc<str>]>),
+    /// What only a search finds: stored schedules and triggers.
+    Found,
+    /// Every job of the node: the store's clock was asked for, or a calendar.
+    All,
 }
 
 /// The code of a job on one node.

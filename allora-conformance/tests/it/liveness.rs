@@ -3,7 +3,7 @@
 use allora_conformance::{
     faults::TracedStore,
     history::{
-        Code, Execution, Seen, Trace,
+        Code, Delays, Execution, Seen, Trace,
         liveness::{Kind, Liveness, check},
     },
 };
@@ -272,9 +272,19 @@ fn many_requests_that_change_nothing_are_a_storm() {
     scene.run(fence);
     scene.until(100);
     for _ in 0..100 {
-        scene.trace.write(Seen::Request { node: "n".into(), answered: true, found: 0 });
+        scene.trace.write(Seen::Request {
+            node: "n".into(),
+            answered: true,
+            found: 0,
+            delays: Delays::Nothing,
+        });
     }
     assert_eq!(scene.found(), []);
-    scene.trace.write(Seen::Request { node: "n".into(), answered: true, found: 0 });
+    scene.trace.write(Seen::Request {
+        node: "n".into(),
+        answered: true,
+        found: 0,
+        delays: Delays::Nothing,
+    });
     assert_eq!(scene.found(), [Kind::Storm]);
 }

@@ -216,7 +216,7 @@ lines! { event:
         { error: error.to_string(), cause: cause(&**error), remedy: event.remedy() }
     info NODE Event::NotificationsUp => "notifications arrive again" {}
     warn NODE Event::CapacityFull { concurrency, .. } =>
-        "occurrences are due, and this node's capacity is used up"
+        "occurrences are due, and this node has no capacity left"
         { concurrency: *concurrency, remedy: event.remedy() }
     info NODE Event::CapacityFree => "nothing waits for capacity any more" {}
     warn NODE Event::ClockSkew { ahead, by } =>

@@ -65,6 +65,9 @@ impl Health {
         }
         let capacity = self.capacity;
         write!(f, "\ncapacity: {} of {} runs", capacity.used, capacity.limit)?;
+        if capacity.reserved > 0 {
+            write!(f, ", and {} reserved for claims", capacity.reserved)?;
+        }
         if let Some(since) = capacity.full_since {
             write!(
                 f,

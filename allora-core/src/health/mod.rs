@@ -198,6 +198,9 @@ pub struct CapacityStatus {
     pub limit: usize,
     /// The number of active runs.
     pub used: usize,
+    /// The capacity that claims and concurrency keys have: those that are on their way, whose replies
+    /// were lost, or that are held for a claim.
+    pub reserved: usize,
     /// The time since which due occurrences wait for capacity, if that is reported.
     pub full_since: Option<Time>,
 }

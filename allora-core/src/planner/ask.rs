@@ -35,6 +35,7 @@ impl Planner {
         self.tick += 1;
         self.now = now;
         self.evict_idle(now);
+        events.append(&mut self.ended_waits);
         self.take_turns(now);
         self.set_room(room, Vec::new());
         // An unresolved claim may have won, and one that is on its way may win.

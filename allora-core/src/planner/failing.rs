@@ -8,17 +8,22 @@
 use super::slot_id::SlotId;
 use crate::{
     backoff::after,
-    time::{Time, from_millis},
+    time::{Time, from_millis, saturating_add},
 };
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 /// The number of parts into which the jobs of a lost request are divided.
 const PARTS: usize = 16;
 
+/// The time after which a failure shows nothing about the store any more, if nothing is asked about its
+/// job: the node is full, or nothing of the job is due. A multiple of the longest wait.
+const RECENT: Duration = Duration::from_secs(10);
+
 /// The wait of one job.
 struct Wait {
-    /// The number of failures in a row.
+    /// The number of failures in a row, and the time of the last one.
     failures: u32,
+    failed_at: Time,
     /// The time of the next operation.
     until: Time,
     /// The largest number of operations in its next request.
@@ -36,8 +41,10 @@ pub(super) struct Failing {
 }
 
 impl Failing {
-    pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> {
-        self.waits.keys().copied()
+    /// The jobs whose last operation failed: `true` if that was less than [`RECENT`] before `now`.
+    pub(super) fn iter(&self, now: Time) -> impl Iterator<Item = (SlotId, bool)> {
+        let is_recent = move |wait: &Wait| now < saturating_add(wait.failed_at, RECENT);
+        self.waits.iter().map(move |(id, wait)| (*id, is_recent(wait)))
     }
 
     pub(super) fn contains(&self, id: SlotId) -> bool {
@@ -47,9 +54,10 @@ impl Failing {
     /// Notes that an operation on this job has failed: the next one is sent after a while, twice as
     /// long each time. The times are on a grid, so that jobs that fail together share requests.
     pub(super) fn failed(&mut self, id: SlotId, now: Time) {
-        let new = Wait { failures: 0, until: now, most: usize::MAX, was_alone: false };
-        let Wait { failures, until, .. } = self.waits.entry(id).or_insert(new);
-        *failures = failures.saturating_add(1);
+        let new =
+            Wait { failures: 0, failed_at: now, until: now, most: usize::MAX, was_alone: false };
+        let Wait { failures, failed_at, until, .. } = self.waits.entry(id).or_insert(new);
+        (*failures, *failed_at) = (failures.saturating_add(1), now);
         let wait = i64::try_from(after(*failures).as_millis()).unwrap_or(i64::MAX);
         let half_later = now.timestamp_millis().saturating_add(wait / 2);
         let on_grid = half_later.div_euclid(wait).saturating_add(1).saturating_mul(wait);

@@ -394,10 +394,12 @@ impl Planner {
         }
     }
 
-    /// As [`release_key`](Self::release_key), where no time and no events are at hand.
+    /// As [`release_key`](Self::release_key), where no time and no events are at hand. The next tick
+    /// reports the end of the wait.
     pub(super) fn forget_key(&mut self, id: SlotId) {
-        let now = self.now;
-        self.release_key(id, now, &mut Vec::new());
+        let (now, mut ended) = (self.now, std::mem::take(&mut self.ended_waits));
+        self.release_key(id, now, &mut ended);
+        self.ended_waits = ended;
     }
 
     fn push_release(&mut self, claim: KeyClaim, fence: Option<i64>) {

@@ -70,6 +70,8 @@ pub(crate) struct Planner {
     pub(super) ahead: AheadJobs,
     /// Places of keys that are to be released.
     pub(super) releases: Vec<KeyRelease>,
+    /// The ends of waits for keys that the next tick reports.
+    pub(super) ended_waits: Vec<Event>,
     /// The handlers with a limit of their own.
     pub(super) limited: Vec<Limited>,
     /// A wait for a key has changed since it was published.
@@ -204,6 +206,7 @@ impl Planner {
             replacing: BTreeSet::new(),
             ahead: AheadJobs::default(),
             releases: Vec::new(),
+            ended_waits: Vec::new(),
             limited: Vec::new(),
             key_changed: false,
             now: NOW,

@@ -279,13 +279,16 @@ impl Planner {
         }
     }
 
-    /// `true` if the last operation on some job has failed that is not among these.
+    /// `true` if the last operation on some job has failed that is not among these. What failed long ago
+    /// and is not asked again counts no more.
     pub(crate) fn is_failing_beyond(&self, requests: &[Request]) -> bool {
-        if self.failing.iter().next().is_none() {
+        let mut failing = self.failing.iter(self.now).peekable();
+        if failing.peek().is_none() {
             return false;
         }
         let answered: HashSet<SlotId> = requests.iter().map(|request| request.slot).collect();
-        self.failing.iter().any(|id| !answered.contains(&id))
+        let is_asked = |id| self.slots.get(id).is_some_and(|slot| !slot.exchange.is_idle());
+        failing.any(|(id, is_recent)| !answered.contains(&id) && (is_recent || is_asked(id)))
     }
 
     /// `true` if the last operation on the job of this request has failed.

@@ -66,8 +66,8 @@ pub(super) struct Conditions {
     pub(super) kinds: BTreeMap<String, UnhandledKind>,
     pub(super) mismatches: BTreeMap<Arc<str>, DataMismatch>,
     pub(super) invalid_schedules: Option<InvalidSchedules>,
-    /// The number of overdue jobs at the watcher's last look.
-    pub(super) overdue: usize,
+    /// The overdue occurrences at the watcher's last look, ordered by name.
+    pub(super) overdue: Vec<(Arc<str>, Time)>,
     /// The nodes of the store at the registry's last look.
     pub(super) fleet: Option<Arc<Fleet>>,
 }
@@ -234,21 +234,29 @@ impl Board {
         });
     }
 
-    /// The occurrences that have been due for [`OVERDUE`] at `now` without a lease, and the number
-    /// of paused jobs. Each part of the jobs is locked by itself.
-    pub(super) fn overdue(&self, now: Time) -> (Vec<(Arc<str>, Time)>, usize) {
-        let (mut overdue, mut paused) = (Vec::new(), 0);
+    /// The occurrences of jobs in code that have been due for [`OVERDUE`] at `now` without a lease, as
+    /// this node last saw their records. Each part of the jobs is locked by itself.
+    pub(super) fn overdue(&self, now: Time) -> Vec<(Arc<str>, Time, Placement)> {
+        let mut overdue = Vec::new();
         for shard in &self.jobs {
             let views = shard.lock().unwrap_or_else(PoisonError::into_inner);
             for (name, view) in &*views {
-                paused += usize::from(view.planned.is_paused);
                 let due_at = view.planned.claimable_at;
-                let is_overdue = |due_at: &Time| saturating_add(*due_at, OVERDUE) <= now;
-                overdue.extend(due_at.filter(is_overdue).map(|due_at| (name.clone(), due_at)));
+                let due_at = due_at.filter(|due_at| saturating_add(*due_at, OVERDUE) <= now);
+                overdue.extend(due_at.map(|due_at| (name.clone(), due_at, view.placement)));
             }
         }
-        overdue.sort();
-        (overdue, paused)
+        overdue.sort_by(|one, other| one.0.cmp(&other.0));
+        overdue
+    }
+
+    /// The number of paused jobs in code.
+    pub(super) fn paused(&self) -> usize {
+        let paused = |shard: &Mutex<HashMap<_, View>>| {
+            let views = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            views.values().filter(|view| view.planned.is_paused).count()
+        };
+        self.jobs.iter().map(paused).sum()
     }
 
     /// The status of each job in code at `now`, ordered by name, without the runs of this node.

@@ -556,6 +556,9 @@ impl Claimer {
         self.poll_at = self.next_poll();
         self.compare_clocks(wall, due.now);
         node.store_answered(Part::Search);
+        if !self.has_failed {
+            self.answered(&[]);
+        }
         self.driver.take_inputs();
         let records = due.found.len();
         let is_full = records >= limit;

@@ -75,6 +75,10 @@ impl Node {
                 let capacity = CapacityStatus {
                     limit: self.config.concurrency,
                     used: shared.running,
+                    reserved: [Placement::OneNode, Placement::EveryNode]
+                        .map(|one| shared.claiming[one])
+                        .iter()
+                        .sum(),
                     full_since: None,
                 };
                 let limits = self.router.limits().iter().zip(&shared.running_kinds);
@@ -95,8 +99,18 @@ impl Node {
             failing: self.store.failing(),
             durability_warning: conditions.durability_warning.map(|text| text.to_string()),
         };
-        let (overdue, paused) = self.board.overdue(at);
-        let overdue = overdue.into_iter().filter(|(name, _)| {
+        let paused = self.board.paused();
+        let remembered = self.board.overdue(at);
+        // If the store does not answer, nothing contradicts what this node remembers.
+        let is_down = store.failing.iter().any(|failing| failing.part == Part::Claims);
+        let is_overdue = |name: &Arc<str>| {
+            let looked = conditions.overdue.binary_search_by(|(other, _)| other.cmp(name));
+            is_down || looked.is_ok()
+        };
+        let in_code = remembered.into_iter().filter(|(name, ..)| is_overdue(name));
+        let in_code = in_code.map(|(name, since, _)| (name, since));
+        let stored = conditions.overdue.iter().filter(|(name, _)| !self.board.has(name)).cloned();
+        let overdue = in_code.chain(stored).filter(|(name, _)| {
             // A problem of the job explains that it is not claimed.
             !conditions.problems.contains_key(name)
         });
@@ -169,8 +183,8 @@ impl Node {
         if conditions.full_since.is_some() {
             lines.push("capacity: due occurrences wait".into());
         }
-        if conditions.overdue > 0 {
-            lines.push(format!("overdue: {} jobs", conditions.overdue));
+        if !conditions.overdue.is_empty() {
+            lines.push(format!("overdue: {} jobs", conditions.overdue.len()));
         }
         let mismatches = conditions.mismatches.values().take(8);
         lines.extend(mismatches.map(|one| format!("kind {}: its data does not fit", one.kind)));

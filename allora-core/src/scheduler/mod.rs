@@ -37,6 +37,7 @@ mod monotonic;
 mod node;
 mod notify;
 mod on_way;
+mod overdue;
 mod pending_update;
 mod pruning;
 mod registry;

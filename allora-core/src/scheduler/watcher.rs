@@ -7,7 +7,7 @@ use super::{
     board::OVERDUE,
     monotonic::later,
     node::{Node, Stop},
-    store_health::Part,
+    overdue::Overdue,
     store_request::within,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 use futures::future::{Either, select};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Instant,
@@ -29,14 +29,13 @@ const LIMIT: usize = 100;
 
 pub(super) struct Watcher {
     node: Arc<Node>,
-    /// The overdue occurrences of the last look.
-    overdue: HashMap<Arc<str>, Seen>,
+    overdue: Overdue,
     /// The unhandled kinds of the last look, each with one of its schedules.
     kinds: BTreeMap<String, (Arc<str>, Seen)>,
     ahead: Ahead,
 }
 
-/// A condition that was seen once. It is reported when it is seen again: what becomes due while a
+/// A schedule that was seen once. It is reported when it is seen again: what becomes due while a
 /// machine sleeps or a store is down is overdue for an instant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
@@ -46,7 +45,7 @@ struct Seen {
 
 impl Watcher {
     pub(super) fn new(node: Arc<Node>) -> Self {
-        Self { node, overdue: HashMap::new(), kinds: BTreeMap::new(), ahead: Ahead::default() }
+        Self { node, overdue: Overdue::default(), kinds: BTreeMap::new(), ahead: Ahead::default() }
     }
 
     /// Watches until the scheduler is stopped.
@@ -56,7 +55,6 @@ impl Watcher {
             if self.is_stopped_before(later(node.runtime.now(), OVERDUE)).await {
                 return;
             }
-            self.find_overdue();
             node.forget_misfits();
             let work = pin!(self.read_store());
             let stopped = pin!(stopped(&node));
@@ -69,6 +67,7 @@ impl Watcher {
     /// Looks for what only requests show. If they fail, what is known stays; the claimer's own
     /// requests show that the store does not answer.
     async fn read_store(&mut self) {
+        self.overdue.look(&self.node).await;
         if self.node.router.is_empty() {
             return;
         }
@@ -101,31 +100,6 @@ impl Watcher {
             }
         });
         matches!(select(pin!(stopped(&node)), wait).await, Either::Left(_))
-    }
-
-    /// Reports overdue occurrences, unless a condition that is reported explains them.
-    fn find_overdue(&mut self) {
-        let node = &self.node;
-        let now = node.now(&node.shared());
-        let (overdue, _) = node.board.overdue(now);
-        node.metrics.overdue(overdue.len());
-        let is_down = node.store.failing().iter().any(|failing| failing.part == Part::Claims);
-        if is_down || node.board.conditions().full_since.is_some() {
-            return;
-        }
-        node.board.conditions().overdue = overdue.len();
-        let mut before = std::mem::take(&mut self.overdue);
-        let mut events = Vec::new();
-        for (name, due_at) in overdue {
-            let seen = before.remove(&name).filter(|seen| seen.due_at == due_at);
-            if seen.is_some_and(|seen| !seen.is_reported) {
-                events.push(Event::JobOverdue { name: name.clone(), due_at });
-            }
-            self.overdue.insert(name, Seen { due_at, is_reported: seen.is_some() });
-        }
-        let ended = before.into_iter().filter(|(_, seen)| seen.is_reported);
-        events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
-        node.emit(events);
     }
 
     /// The kinds that no live node has a handler for and of which a schedule is due: the first one of

@@ -1,19 +1,20 @@
 //! A fleet of simulated nodes around one store, of which everything is written to a trace.
 
+use super::requests::{Failures, Requests};
 use crate::support::{Faults, Faulty, Rates, ms, secs, whole_history};
 use allora_conformance::{
     faults::{PartialBackend, Shares, SlowBackend, Speed, TracedRequests, TracedStore},
     history::{
         Code, Seen, Trace,
-        liveness::{Liveness, Policy, Stall, check},
+        liveness::{Key, Liveness, Policy, Stall, check},
     },
 };
 use allora_core::{
-    Backend, BoxError, Builder, Error, ErrorKind, Event, Handle, JobSpec, Pattern, Result, Run,
-    Runtime, Schedule, Scheduler, Schedules, Stopped, StoredSchedule, Time,
+    Backend, BoxError, Builder, Error, ErrorKind, Event, Handle, JobSpec, Notifications, Pattern,
+    Result, Run, Runtime, Schedule, Scheduler, Schedules, Stopped, StoredSchedule, Time,
     backend::{
-        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier,
-        OPERATOR, Operation, Page, Queries, Reply, TimeSource,
+        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryEntry,
+        HistoryQuery, JobState, Notifier, OPERATOR, Operation, Page, Queries, Reply, TimeSource,
     },
     cron, job,
     runtime::{Sim, SimNode},
@@ -24,10 +25,10 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use futures::future::{BoxFuture, FutureExt};
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -57,6 +58,11 @@ pub(super) struct Fleet {
     /// The poisonous occurrence of each job that has one: its first.
     poison: Arc<Mutex<HashMap<String, Time>>>,
     policies: Mutex<HashMap<String, Policy>>,
+    keys: Mutex<HashMap<String, Key>>,
+    /// The bound of a start, and the time that it may take more for each request without a reply.
+    pub(super) bound: Option<(Duration, Duration)>,
+    /// The store has a second clock, so many milliseconds ahead, and each of them answers in turn.
+    second_clock: Arc<AtomicU64>,
 }
 
 /// A node that is being put together.
@@ -75,8 +81,9 @@ pub(super) struct Member {
     pub(super) node: SimNode,
     pub(super) handle: Handle,
     pub(super) faults: Arc<Faults>,
+    pub(super) failures: Failures,
     trace: Trace,
-    events: Arc<Mutex<Vec<Event>>>,
+    pub(super) events: Arc<Mutex<Vec<Event>>>,
     pub(super) stopped: Arc<Mutex<Option<Stopped>>>,
 }
 
@@ -85,14 +92,19 @@ impl Fleet {
         let sim = Sim::new(seed);
         let (truth, clock) = (sim.node(), sim.node());
         let trace = Trace::new(seed, move || truth.wall());
-        let wall = clock.clone();
-        let memory = Memory::new().with_history(whole_history()).with_clock(move || wall.wall());
+        let second_clock: Arc<AtomicU64> = Arc::default();
+        let (wall, second, calls) = (clock.clone(), second_clock.clone(), AtomicU64::new(0));
+        let memory = Memory::new().with_history(whole_history()).with_clock(move || {
+            let ahead = ms(second.load(Relaxed)) * (calls.fetch_add(1, Relaxed) % 2) as u32;
+            wall.wall() + ahead
+        });
         let odd = Odd {
             inner: memory,
             work: Arc::new(Work {
                 trace: trace.clone(),
                 clock: clock.clone(),
                 at: Mutex::default(),
+                most: MOST.into(),
             }),
             unreadable: Arc::default(),
             notifies: Arc::new(true.into()),
@@ -109,6 +121,9 @@ impl Fleet {
             poisoned: Arc::default(),
             poison: Arc::default(),
             policies: Mutex::default(),
+            keys: Mutex::default(),
+            bound: None,
+            second_clock,
         }
     }
 
@@ -116,9 +131,10 @@ impl Fleet {
     pub(super) fn start(&self, build: impl FnOnce(&mut Seat<'_>)) -> Member {
         let node = self.sim.node();
         let faults: Arc<Faults> = Arc::default();
+        let failures = Failures::default();
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let seen = events.clone();
-        let builder = Scheduler::builder(self.way(&node, &faults))
+        let builder = Scheduler::builder(self.way(&node, &faults, &failures))
             .runtime(node.clone())
             .on_event(move |event| seen.lock().unwrap().push(event.clone()))
             .label(format!("n{}", node.id()));
@@ -140,7 +156,8 @@ impl Fleet {
         for (job, code) in added {
             trace.write(Seen::Added { node: id.clone(), job, code });
         }
-        let member = Member { node, handle, faults, trace, events, stopped: Arc::default() };
+        let stopped = Arc::default();
+        let member = Member { node, handle, faults, failures, trace, events, stopped };
         let (trace, stopped) = (member.trace.clone(), member.stopped.clone());
         member.node.spawn(Box::pin(async move {
             let ended = scheduler.run().await;
@@ -152,13 +169,14 @@ impl Fleet {
 
     /// The way from a node to the store, from the outside: requests, the network, the store's speed,
     /// its partial failures, its records.
-    fn way(&self, node: &SimNode, faults: &Arc<Faults>) -> Arc<dyn Backend> {
+    fn way(&self, node: &SimNode, faults: &Arc<Faults>, failures: &Failures) -> Arc<dyn Backend> {
         let partial = PartialBackend::new(self.store.clone(), node.clone(), self.shares.clone());
         let store: Arc<dyn Backend> = match &self.speed {
             Some(speed) => Arc::new(SlowBackend::new(partial, node.clone(), speed.clone())),
             None => Arc::new(partial),
         };
         let way = Faulty::new(store, Arc::new(node.clone()), faults.clone());
+        let way = Requests::new(Arc::new(way), Arc::new(node.clone()), failures.clone());
         Arc::new(TracedRequests::new(way, self.trace.clone()))
     }
 
@@ -241,6 +259,40 @@ impl Fleet {
         self.sim.block_on(client.add(&schedule)).unwrap();
     }
 
+    /// Adds many records that are due, by operations of an operator.
+    pub(super) fn store_many(&self, operations: &[Operation<'_>]) {
+        for some in operations.chunks(1_000) {
+            let time = TimeSource::Store { fallback: self.clock.wall() };
+            let added = self.odd.inner.reschedule(Batch::new(OPERATOR, time, some));
+            self.sim.block_on(added).unwrap();
+        }
+        self.odd.work.most.fetch_add(1_000 * operations.len(), Relaxed);
+    }
+
+    /// A client of the store, whose way to it is sound.
+    pub(super) fn client(&self) -> Schedules {
+        Schedules::on(self.store.clone(), self.clock.clone()).unwrap()
+    }
+
+    /// The store's time.
+    pub(super) fn now(&self) -> Time {
+        self.clock.wall()
+    }
+
+    /// The store answers with two clocks in turn, of which one is ahead.
+    pub(super) fn set_second_clock(&self, ahead_ms: u64) {
+        self.second_clock.store(ahead_ms, Relaxed);
+    }
+
+    /// The history of a job, the oldest entry first.
+    pub(super) fn past(&self, name: &str) -> Vec<HistoryEntry> {
+        let history = Backend::history(&self.odd.inner).unwrap();
+        let past = history.entries(HistoryQuery::new(usize::MAX).name(name));
+        let mut past = self.sim.block_on(past).unwrap();
+        past.reverse();
+        past
+    }
+
     /// The store notifies nodes, or does not.
     pub(super) fn set_notifies(&self, notifies: bool) {
         self.odd.notifies.store(notifies, Relaxed);
@@ -277,7 +329,11 @@ impl Fleet {
     pub(super) fn stalls(&self) -> Vec<Stall> {
         let policies = self.policies.lock().unwrap();
         let policy = |job: &str| policies.get(job).copied().unwrap_or_default();
-        let law = Liveness::new(POLL, TIMEOUT).policies(&policy).slower_by(self.slower_by);
+        let keys = self.keys.lock().unwrap();
+        let key = |job: &str| keys.get(job).cloned();
+        let law = Liveness::new(POLL, TIMEOUT).policies(&policy).keys(&key);
+        let law = self.bound.map_or(law, |(bound, loss)| law.within(bound, loss));
+        let law = law.slower_by(self.slower_by);
         check(&self.trace, &law)
     }
 }
@@ -410,11 +466,88 @@ impl Fleet {
     pub(super) fn policy(&self, job: &str, policy: Policy) {
         self.policies.lock().unwrap().insert(job.to_owned(), policy);
     }
+
+    /// The job's concurrency key, for the check.
+    pub(super) fn key(&self, job: &str, key: &str, limit: usize) {
+        let record = format!("allora:key:{key}");
+        self.keys.lock().unwrap().insert(job.to_owned(), Key { record, limit });
+    }
 }
 
 impl Member {
-    fn id(&self) -> Arc<str> {
+    pub(super) fn id(&self) -> Arc<str> {
         self.handle.node().into()
+    }
+
+    /// The conditions of this node, each with its reason.
+    pub(super) fn conditions(&self) -> Vec<String> {
+        let health = self.handle.health();
+        let mut lines: Vec<String> = Vec::new();
+        lines.extend(health.problems.iter().map(|one| format!("{} {:?}", one.name, one.reason)));
+        lines.extend(
+            health.store.failing.iter().map(|one| format!("{:?} fails: {}", one.part, one.error)),
+        );
+        lines.extend(health.unhandled_kinds.iter().map(|one| format!("{} unhandled", one.kind)));
+        lines.extend(health.unmatched_labels.iter().map(|label| format!("{label} unmatched")));
+        let patience = TimeDelta::seconds(30);
+        let waits = health.key_waits.iter().filter(|wait| health.at - wait.since > patience);
+        lines.extend(waits.map(|wait| format!("{} waits for the key {}", wait.job, wait.key)));
+        let number = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        lines.extend(number(health.unresolved_claims, "unresolved claims"));
+        let (capacity, running) = (health.capacity, self.handle.running());
+        lines.extend(capacity.full_since.map(|_| {
+            let (used, limit) = (capacity.used, capacity.limit);
+            format!("full: {used} of {limit} used")
+        }));
+        lines.extend(
+            (capacity.used != running)
+                .then(|| format!("{running} runs, but {} of the capacity used", capacity.used)),
+        );
+        if let Notifications::Off { error, .. } = &health.notifications {
+            lines.push(format!("notifications off: {error}"));
+        }
+        if lines.is_empty() && !health.is_healthy() {
+            lines.push("not healthy, without a reason".to_owned());
+        }
+        lines.extend(self.open_events());
+        lines.into_iter().map(|line| format!("{}: {line}", self.id())).collect()
+    }
+
+    /// The conditions that events have reported, and whose end none has.
+    fn open_events(&self) -> Vec<String> {
+        let mut open = BTreeSet::new();
+        let health = self.handle.health();
+        let waits = |name: &str| health.key_waits.iter().any(|wait| wait.job == name);
+        for event in &*self.events.lock().unwrap() {
+            let mut is = |what: &str, job: &str, begins: bool| {
+                let line = format!("{what} {job}");
+                if begins {
+                    open.insert(line)
+                } else {
+                    open.remove(&line)
+                };
+            };
+            match event {
+                Event::StoreDown { .. } | Event::StoreError { .. } => is("the store", "", true),
+                Event::StoreUp => is("the store", "", false),
+                Event::CapacityFull { .. } => is("the capacity", "", true),
+                Event::CapacityFree => is("the capacity", "", false),
+                Event::NotificationsDown { .. } => is("notifications", "", true),
+                Event::NotificationsUp => is("notifications", "", false),
+                Event::ClockSkew { .. } => is("the clock", "", true),
+                Event::ClocksAgree => is("the clock", "", false),
+                Event::KeyBusy { name, .. } if !waits(name) => is("the key of", name, true),
+                Event::KeyFree { name, .. } => is("the key of", name, false),
+                Event::JobInvalid { name, .. }
+                | Event::JobUnreadable { name, .. }
+                | Event::DefinitionConflict { name, .. }
+                | Event::ClockWasAhead { name, .. }
+                | Event::JobOverdue { name, .. } => is("the job", name, true),
+                Event::JobResumed { name } => is("the job", name, false),
+                _ => {}
+            }
+        }
+        open.into_iter().map(|what| format!("an event reports {what}, and none its end")).collect()
     }
 
     /// The events about the store, in order.
@@ -517,6 +650,8 @@ struct Work {
     clock: SimNode,
     /// The number of requests at the time of the last one.
     at: Mutex<(Option<Instant>, usize)>,
+    /// The largest sum of observations and found records.
+    most: AtomicUsize,
 }
 
 impl Work {
@@ -530,7 +665,7 @@ impl Work {
     }
 
     fn is_too_much(&self) -> bool {
-        self.at.lock().unwrap().1 >= MOST_AT_ONCE || self.trace.work() >= MOST
+        self.at.lock().unwrap().1 >= MOST_AT_ONCE || self.trace.work() >= self.most.load(Relaxed)
     }
 }
 

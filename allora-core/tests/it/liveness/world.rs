@@ -301,18 +301,22 @@ pub(super) struct Played {
 }
 
 /// Draws; its own, so that a world does not change when the library draws more.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
     /// The splitmix64 of Steele, Lea and Flood.
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ (z >> 31)) % n
     }
 
-    fn time_below(&mut self, most: Duration) -> Duration {
+    pub(super) fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize].clone()
+    }
+
+    pub(super) fn time_below(&mut self, most: Duration) -> Duration {
         ms(self.below(most.as_millis() as u64 + 1))
     }
 }

@@ -1,7 +1,7 @@
 //! Everything that is not running is visible: an event at its start, an event at its end, and a line
 //! of health between them.
 
-use crate::support::{Lab, Member, Moody, Seat, Switched, at, ms, secs};
+use crate::support::{Lab, Member, Moody, Rates, Seat, Switched, at, ms, secs};
 use allora_core::{
     Builder, Event, Health, JobSpec, Notifications, Overlap, ProblemReason, Run, Runtime,
     Schedules, StorePart, StoredSchedule, Time,
@@ -392,6 +392,105 @@ fn a_job_that_is_due_and_never_granted_is_overdue() {
     news.retain(|event| event != "OccurrencesMissed");
     assert_eq!(news, ["Ready", "JobOverdue", "JobResumed"]);
     assert!(scene.health().is_healthy());
+}
+
+#[test]
+fn a_stored_schedule_that_is_due_and_never_granted_is_overdue() {
+    let scene = Scene::new(12, |seat, b| b.kind("mail", seat.handler(ms(0), |_| Ok(()))));
+    let digest = StoredSchedule::new("digest", "mail", "@every 10s").starting(at(10.0));
+    scene.lab.sim.block_on(scene.schedules().add(&digest)).unwrap();
+    scene.lab.until(15.0);
+    *scene.store.switches().ungranted.lock().unwrap() = Some("digest".to_owned());
+    scene.lab.until(75.0);
+    assert!(scene.health().is_healthy(), "{}", scene.health());
+    scene.lab.until(200.0);
+    assert_eq!(scene.problems(), ["digest: overdue"]);
+    assert_eq!(scene.health().problems[0].since, at(20.0));
+    *scene.store.switches().ungranted.lock().unwrap() = None;
+    scene.lab.until(300.0);
+    let mut news = scene.member.news();
+    news.retain(|event| event != "OccurrencesMissed");
+    assert_eq!(news, ["Ready", "JobOverdue", "JobResumed"]);
+    assert!(scene.health().is_healthy());
+}
+
+#[test]
+fn what_other_nodes_run_is_overdue_nowhere() {
+    let lab = Lab::new(17);
+    let nodes = [(); 8].map(|()| {
+        lab.start(|seat, mut b| {
+            for n in 0..8 {
+                b = b.add(format!("job{n}"), seat.job(every(secs(10)), ms(0)));
+            }
+            b
+        })
+    });
+    lab.until(400.0);
+    for member in nodes {
+        let health = member.handle.health();
+        assert!(health.is_healthy(), "{health}");
+        assert_eq!(member.news(), ["Ready"]);
+    }
+}
+
+#[test]
+fn a_full_node_does_not_report_a_store_that_answers_again() {
+    let lab = Lab::new(18);
+    let member = lab.start(|seat, b| {
+        b.concurrency(1)
+            .add("long", seat.job(every(secs(3_600)).phase(secs(10)), secs(3_000)))
+            .add("other", seat.job(every(secs(10)).phase(secs(5)), ms(0)))
+    });
+    lab.until(20.0);
+    member.faults.set(Rates { refuse: 1_000, ..Rates::default() });
+    lab.operate("other", Action::Pause { note: "" }).unwrap();
+    lab.operate("other", Action::Resume { skip: None }).unwrap();
+    lab.until(25.0);
+    assert!(!member.handle.health().store.failing.is_empty(), "{}", member.handle.health());
+    member.faults.set(Rates::default());
+    lab.until(60.0);
+    let health = member.handle.health();
+    assert_eq!((health.capacity.used, &health.store.failing[..]), (1, &[][..]), "{health}");
+    let is_up = |event: &String| event == "StoreUp";
+    assert!(member.news().iter().any(is_up), "{:?}", member.news());
+}
+
+#[test]
+fn capacity_that_claims_have_is_not_said_to_be_free() {
+    let lab = Lab::new(19);
+    let member = lab.start(|seat, b| ten(seat, b.concurrency(1)));
+    lab.until(9.9);
+    member.faults.deaf_to_claims.store(true, Relaxed);
+    lab.until(10.5);
+    let health = member.handle.health();
+    assert_eq!((health.capacity.used, health.capacity.reserved), (0, 1));
+    let text = health.to_string();
+    assert!(text.contains("\ncapacity: 0 of 1 runs, and 1 reserved for claims"), "{text}");
+    member.faults.deaf_to_claims.store(false, Relaxed);
+    lab.until(15.0);
+    assert_eq!(member.handle.health().capacity.reserved, 0);
+}
+
+#[test]
+fn each_wait_for_a_key_ends_for_the_node_that_reported_it() {
+    let lab = Lab::new(20);
+    let nodes =
+        [(); 3].map(|()| lab.start(|seat, b| b.kind("mail", seat.handler(secs(3), |_| Ok(())))));
+    for name in ["a", "b", "c"] {
+        lab.store(name, "mail", "@every 10s; concurrency-key k");
+    }
+    lab.until(98.0);
+    let number =
+        |member: &Member, what: &str| member.news().iter().filter(|event| *event == what).count();
+    let waits: Vec<_> = nodes.iter().map(|one| number(one, "KeyBusy")).collect();
+    let ends: Vec<_> = nodes.iter().map(|one| number(one, "KeyFree")).collect();
+    assert!(waits.iter().sum::<usize>() > 10, "{waits:?}");
+    let open: usize = nodes.iter().map(|one| one.handle.health().key_waits.len()).sum();
+    assert_eq!(
+        waits.iter().sum::<usize>() - open,
+        ends.iter().sum::<usize>(),
+        "{waits:?} {ends:?}"
+    );
 }
 
 #[test]
