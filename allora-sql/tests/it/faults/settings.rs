@@ -207,14 +207,15 @@ fn sessions_are_set_up_whatever_the_settings_of_a_mariadb() {
     let Some(mut server) = Server::start(Db::MySql) else { return };
     let init = format!("--init-connect={HOSTILE}");
     // As an option of the whole server, too.
-    for arguments in [vec!["--autocommit=0"], vec![&init[..]]] {
-        server.restart(&arguments);
+    for (round, argument) in ["--autocommit=0", &init].into_iter().enumerate() {
+        server.restart(&[argument]);
+        let name = |job: &str| format!("{job} {round}");
         runtime().block_on(async {
             let place = server.place();
             let sql = patiently_opened(place.builder(), &place.url).await;
-            works_durably(&place, &sql, "a").await;
+            works_durably(&place, &sql, &name("a")).await;
             let with_history = patiently_opened(place.builder().history(100), &place.url).await;
-            works_durably(&place, &with_history, "b").await;
+            works_durably(&place, &with_history, &name("b")).await;
             let mut conn = usual(&place).await;
             let noted = SESSION.map(|(name, _)| format!("('{name}', @@SESSION.{name})")).join(", ");
             for text in [
@@ -227,7 +228,7 @@ fn sessions_are_set_up_whatever_the_settings_of_a_mariadb() {
             ] {
                 conn.execute(AssertSqlSafe(text)).await.unwrap();
             }
-            create(&sql, "c", NewSchedule::new("k", "d", None), STORE).await.unwrap();
+            create(&sql, &name("c"), NewSchedule::new("k", "d", None), STORE).await.unwrap();
             let text = "SELECT name, value FROM noted";
             let noted: Vec<(String, String)> =
                 sqlx::query_as(text).fetch_all(&mut conn).await.unwrap();
@@ -236,7 +237,6 @@ fn sessions_are_set_up_whatever_the_settings_of_a_mariadb() {
             for text in ["DROP TRIGGER note", "DROP TABLE noted"] {
                 conn.execute(text).await.unwrap();
             }
-            place.empty().await;
         });
     }
 }
