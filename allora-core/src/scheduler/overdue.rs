@@ -87,7 +87,7 @@ async fn confirmed(node: &Node, suspected: Vec<(Time, Arc<str>)>) -> Result<Vec<
     let operations: Vec<_> = suspected.iter().map(|(_, name)| Operation::read(name)).collect();
     let time = TimeSource::Store { fallback: node.runtime.wall() };
     let batch = Batch::new(&node.id, time, &operations);
-    let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
+    let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
     let mut confirmed = Vec::new();
     for ((due_at, name), reply) in suspected.into_iter().zip(applied.replies) {
         match reply? {
