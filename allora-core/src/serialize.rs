@@ -10,8 +10,9 @@ use crate::{
         Occurrence, OnExpiry, Outcome, Pause, Waiter,
     },
     health::{
-        CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait,
-        KindCapacity, NodesStatus, Notifications, OrphansStatus, Place, StoreStatus, UnhandledKind,
+        CapacityStatus, FailingPart, Health, InvalidSchedules, JobProblem, JobStatus, KeyHolder,
+        KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place, StoreStatus,
+        UnhandledKind,
     },
     registry::NodeInfo,
     scheduler::millis,
@@ -54,9 +55,16 @@ object!(Health, health, {
     problems: health.problems,
     key_waits: health.key_waits,
     unhandled_kinds: health.unhandled_kinds,
+    invalid_schedules: health.invalid_schedules,
     nodes: health.nodes,
     unmatched_labels: health.unmatched_labels,
     orphans: health.orphans,
+});
+
+object!(InvalidSchedules, invalid, {
+    count: invalid.count,
+    example: invalid.example,
+    since: time(invalid.since),
 });
 
 object!(KindCapacity, capacity, {
@@ -477,6 +485,11 @@ mod tests {
                 since: at(1_000),
                 waiting: 3,
             }],
+            invalid_schedules: Some(InvalidSchedules {
+                count: 11_500,
+                example: "e".to_owned(),
+                since: at(1_000),
+            }),
             nodes: NodesStatus { live: 2, idle: 1, dead: vec!["n2".to_owned()] },
             unmatched_labels: vec!["gpu".to_owned()],
             orphans: OrphansStatus { count: 9, examples: vec!["old".to_owned()] },
@@ -526,6 +539,9 @@ mod tests {
                     "kind": "sms", "example": "b", "since": "2026-01-01T00:00:01.000Z",
                     "waiting": 3,
                 }],
+                "invalid_schedules": {
+                    "count": 11_500, "example": "e", "since": "2026-01-01T00:00:01.000Z",
+                },
                 "nodes": { "live": 2, "idle": 1, "dead": ["n2"] },
                 "unmatched_labels": ["gpu"],
                 "orphans": { "count": 9, "examples": ["old"] },

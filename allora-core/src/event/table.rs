@@ -32,9 +32,9 @@ macro_rules! roles {
 
 roles! {
     Start: StoreDown StoreError NotificationsDown CapacityFull ClockSkew JobUnreadable
-        DefinitionConflict JobInvalid Deleted ClockWasAhead ClockWasSetBack JobOverdue KindUnhandled
+        DefinitionConflict JobInvalid SchedulesInvalid Deleted ClockWasAhead ClockWasSetBack JobOverdue KindUnhandled
         LabelUnmatched NodeDead JobsOrphaned KeyBusy;
-    End: StoreUp NotificationsUp CapacityFree ClocksAgree JobResumed KindHandled LabelMatched NodeAlive
+    End: StoreUp NotificationsUp CapacityFree ClocksAgree JobResumed SchedulesResumed KindHandled LabelMatched NodeAlive
         OrphansGone KeyFree;
     Moment: RunLost RunExpired OccurrencesMissed OccurrencesSkipped LeaseLost LeaseRenewalFailed
         GivenUp ClaimAbandoned ScheduleLost Reregistered Pruned TimerDelayed;
@@ -72,6 +72,7 @@ fn parts() -> BTreeSet<String> {
             problems: _,
             key_waits: _,
             unhandled_kinds: _,
+            invalid_schedules: _,
             nodes: _,
             unmatched_labels: _,
             orphans: _,
@@ -92,6 +93,7 @@ fn parts() -> BTreeSet<String> {
         "paused",
         "key_waits",
         "unhandled_kinds",
+        "invalid_schedules",
         "nodes.dead",
         "unmatched_labels",
         "orphans",

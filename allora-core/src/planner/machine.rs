@@ -7,6 +7,7 @@ use super::{
     due_queries::DueClaims,
     failing::Failing,
     key::KeyRelease,
+    keys::KeyLines,
     own_claims::OwnClaims,
     shares::Shares,
     slot::{Off, Origin, Phase, Slot},
@@ -56,6 +57,7 @@ pub(crate) struct Planner {
     pub(super) removed: Vec<JobSpec>,
     /// The slots that hold a concurrency key, or wait for one.
     pub(super) keyed: BTreeSet<SlotId>,
+    pub(super) key_lines: KeyLines,
     /// The jobs whose active runs their next occurrence replaces. Some may be gone.
     pub(super) replacing: BTreeSet<SlotId>,
     /// The jobs in code that wait for times of a clock that was ahead.
@@ -85,6 +87,8 @@ pub(crate) struct Planner {
     pub(super) lost_after: Duration,
     /// The time for which a due occurrence waits for a node that can run its stored definition.
     pub(super) abandoned_after: Duration,
+    /// Notifications tell what changes in the store.
+    pub(super) is_told: bool,
     /// The node had capacity for another run at the last tick.
     pub(super) has_room: bool,
     /// The number of attempts beyond the retry policy for runs without a result.
@@ -181,6 +185,7 @@ impl Planner {
             walking: 0,
             removed: Vec::new(),
             keyed: BTreeSet::new(),
+            key_lines: KeyLines::default(),
             replacing: BTreeSet::new(),
             ahead: AheadJobs::default(),
             releases: Vec::new(),
@@ -200,6 +205,7 @@ impl Planner {
             poll,
             lost_after,
             abandoned_after: MINUTE,
+            is_told: true,
             has_room: true,
             extra_attempts: EXTRA_ATTEMPTS,
             every_node: None,
@@ -301,6 +307,11 @@ impl Planner {
     /// Sets the requests that are on their way, for the next tick.
     pub(crate) fn set_on_way(&mut self, on_way: OnWay) {
         self.on_way = on_way;
+    }
+
+    /// Sets whether notifications tell what changes in the store.
+    pub(crate) fn set_told(&mut self, is_told: bool) {
+        self.is_told = is_told;
     }
 
     /// The number of claims on their way.

@@ -70,6 +70,19 @@ pub(super) enum RequestAction {
     ReleaseKey(Box<KeyRelease>),
 }
 
+impl RequestAction {
+    /// `true` if it changes the record of a job whose occurrence is not claimed with it.
+    pub(super) fn is_write(&self) -> bool {
+        matches!(
+            self,
+            RequestAction::Advance(_)
+                | RequestAction::Replace(_)
+                | RequestAction::Reap
+                | RequestAction::GiveUp(_)
+        )
+    }
+}
+
 /// A run to start.
 pub(crate) struct Start {
     pub(crate) slot: SlotId,
@@ -136,6 +149,11 @@ impl Request {
     /// The place of its job.
     pub(crate) fn slot(&self) -> SlotId {
         self.slot
+    }
+
+    /// `true` if it changes the record of a job whose occurrence is not claimed with it.
+    pub(super) fn is_write(&self) -> bool {
+        self.action.is_write()
     }
 
     /// `true` if it is about the record of a concurrency key.

@@ -285,6 +285,12 @@ impl Slot {
         }
     }
 
+    /// The store has rejected its last request, or returned the record as due.
+    pub(crate) fn was_refused(&mut self) {
+        let rare = self.rare.get_or_insert_default();
+        rare.refused = rare.refused.saturating_add(1);
+    }
+
     /// The store has accepted its last request, or returned it as not due.
     pub(crate) fn was_not_refused(&mut self) {
         if let Some(rare) = &mut self.rare {

@@ -7,7 +7,10 @@ use super::inbox::ByPlacement;
 use crate::{
     backend::{JobState, Outcome},
     event::Event,
-    health::{JobProblem, JobStatus, KeyWait, Notifications, Place, ProblemReason, UnhandledKind},
+    health::{
+        InvalidSchedules, JobProblem, JobStatus, KeyWait, Notifications, Place, ProblemReason,
+        UnhandledKind,
+    },
     job::Placement,
     planner::PlannedJob,
     registry::{Fleet, name_hash},
@@ -61,6 +64,7 @@ pub(super) struct Conditions {
     pub(super) key_waits: ByPlacement<Vec<Arc<KeyWait>>>,
     pub(super) problems: BTreeMap<Arc<str>, Arc<JobProblem>>,
     pub(super) kinds: BTreeMap<String, UnhandledKind>,
+    pub(super) invalid_schedules: Option<InvalidSchedules>,
     /// The number of overdue jobs at the watcher's last look.
     pub(super) overdue: usize,
     /// The nodes of the store at the registry's last look.
@@ -153,6 +157,13 @@ impl Board {
         self.conditions().problems.insert(name.clone(), Arc::new(problem));
     }
 
+    /// Publishes the present number of the schedules that this node cannot run.
+    pub(super) fn count_invalid(&self, count: usize) {
+        if let Some(invalid) = &mut self.conditions().invalid_schedules {
+            invalid.count = count;
+        }
+    }
+
     fn observe_node(&self, event: &Event, now: impl FnOnce() -> Time) {
         match event {
             Event::DurabilityWarning { what } => {
@@ -177,6 +188,12 @@ impl Board {
             Event::KindHandled { kind } => {
                 self.conditions().kinds.remove(&**kind);
             }
+            Event::SchedulesInvalid { count, example } => {
+                let (count, example, since) = (*count, example.to_string(), now());
+                let invalid = InvalidSchedules { count, example, since };
+                self.conditions().invalid_schedules = Some(invalid);
+            }
+            Event::SchedulesResumed => self.conditions().invalid_schedules = None,
             _ => {}
         }
     }

@@ -145,6 +145,7 @@ impl Node {
             problems,
             key_waits,
             unhandled_kinds: conditions.kinds.into_values().collect(),
+            invalid_schedules: conditions.invalid_schedules,
             nodes,
             unmatched_labels: fleet.unmatched_labels().into_keys().map(str::to_owned).collect(),
             orphans: orphans.unwrap_or_default(),
@@ -165,6 +166,9 @@ impl Node {
         }
         if conditions.overdue > 0 {
             lines.push(format!("overdue: {} jobs", conditions.overdue));
+        }
+        if let Some(invalid) = &conditions.invalid_schedules {
+            lines.push(format!("schedules: {} cannot be run", invalid.count));
         }
         let problems = conditions.problems.values().take(8);
         lines.extend(problems.map(|one| format!("job {}: {}", one.name, one.reason.word())));
