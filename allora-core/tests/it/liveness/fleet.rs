@@ -176,7 +176,8 @@ impl Fleet {
             None => Arc::new(partial),
         };
         let way = Faulty::new(store, Arc::new(node.clone()), faults.clone());
-        let way = Requests::new(Arc::new(way), Arc::new(node.clone()), failures.clone());
+        let (runtime, failures) = (Arc::new(node.clone()), failures.clone());
+        let way = Requests::new(Arc::new(way), runtime, failures, self.trace.clone());
         Arc::new(TracedRequests::new(way, self.trace.clone()))
     }
 

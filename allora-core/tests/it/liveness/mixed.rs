@@ -634,6 +634,13 @@ impl Playing {
                 let waits = problems.filter(|one| one.reason == ProblemReason::ClockWasAhead);
                 names.extend(waits.map(|problem| problem.name));
             }
+            // A node that starts later reports only their number.
+            let far = self.fleet.now() + TimeDelta::hours(2);
+            let waits = |plan: &&Plan| {
+                let due_at = self.fleet.find(&plan.name).and_then(|state| state.due_at);
+                due_at.is_some_and(|at| at > far)
+            };
+            names.extend(self.plans.iter().filter(waits).map(|plan| plan.name.clone()));
             names.iter().for_each(|name| self.fleet.reset(name));
         }
     }
@@ -650,8 +657,20 @@ impl Playing {
     /// The conditions of the nodes, of which none has a cause any more.
     fn conditions(&self) -> Vec<String> {
         let all = self.alive.iter().flat_map(|one| one.member.conditions());
-        // Strangers stay as they are.
-        all.filter(|line| !line.contains("stranger")).collect()
+        // Strangers stay as they are, and so does a key that the run of a dead node holds by its lease.
+        let is_held = |line: &str| {
+            let key = line.split_once(" waits for the key ");
+            key.is_some_and(|(_, key)| self.holds_rightly(&format!("allora:key:{key}")))
+        };
+        all.filter(|line| !line.contains("stranger") && !is_held(line)).collect()
+    }
+
+    /// `true` if a lease in this record is live, and not of a time that only a wrong clock had.
+    fn holds_rightly(&self, name: &str) -> bool {
+        let now = self.fleet.trace.now();
+        let longest = now + TimeDelta::hours(1);
+        let leases = self.fleet.find(name).map_or_else(Vec::new, |state| state.leases);
+        leases.iter().any(|lease| (now..=longest).contains(&lease.until))
     }
 
     /// The jobs without a run for two periods, unless the run of a dead node has a lease.
@@ -665,8 +684,9 @@ impl Playing {
                 .rev()
                 .take_while(|one| one.at >= since)
                 .any(|one| matches!(&one.seen, Seen::Began(run) if *run.job == *plan.name));
-            let leases = || self.fleet.find(&plan.name).map_or_else(Vec::new, |one| one.leases);
-            !ran && !leases().iter().any(|lease| lease.until > now)
+            let key = plan.key.map(|(key, _)| format!("allora:key:{key}"));
+            !ran && !self.holds_rightly(&plan.name)
+                && !key.is_some_and(|key| self.holds_rightly(&key))
         };
         let silent = self.plans.iter().filter(is_silent);
         silent.map(|plan| format!("{} does not run any more", plan.name)).collect()

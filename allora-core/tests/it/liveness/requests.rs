@@ -1,6 +1,7 @@
 //! One node's requests to the store, of which some kinds fail: each in one of four ways, for some jobs,
 //! once, now and then, or always.
 
+use allora_conformance::history::{Delays, Seen, Trace};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime, Time,
     backend::{
@@ -111,6 +112,7 @@ pub(super) struct Requests<B> {
     inner: B,
     node: Arc<dyn Runtime>,
     failures: Failures,
+    trace: Trace,
 }
 
 impl<B> fmt::Debug for Requests<B> {
@@ -120,8 +122,8 @@ impl<B> fmt::Debug for Requests<B> {
 }
 
 impl<B: Backend + Clone> Requests<B> {
-    pub(super) fn new(inner: B, node: Arc<dyn Runtime>, failures: Failures) -> Self {
-        Self { inner, node, failures }
+    pub(super) fn new(inner: B, node: Arc<dyn Runtime>, failures: Failures, trace: Trace) -> Self {
+        Self { inner, node, failures, trace }
     }
 
     fn queries_of(&self) -> &dyn Queries {
@@ -130,6 +132,11 @@ impl<B: Backend + Clone> Requests<B> {
 
     fn draw(&self, kind: &str, name: &str) -> Option<(Fate, bool)> {
         self.failures.draw(&*self.node, kind, name)
+    }
+
+    /// Notes that this work waits, although the request was answered.
+    fn not_done(&self, node: &str, delays: Delays) {
+        self.trace.write(Seen::Request { node: node.into(), answered: true, found: 0, delays });
     }
 
     /// Applies the operations but those that fail alone.
@@ -147,7 +154,14 @@ impl<B: Backend + Clone> Requests<B> {
         for ((reply, operation), fate) in replies {
             match fate {
                 None | Some((Fate::Hung, _)) => {}
-                Some((Fate::NotDone, _)) => pretend(reply, operation, now),
+                Some((Fate::NotDone, _)) => {
+                    let job = match &operation.action {
+                        Action::ClaimKey(claim) => claim.job,
+                        _ => operation.name,
+                    };
+                    self.not_done(batch.node, Delays::Jobs([job.into()].into()));
+                    pretend(reply, operation, now);
+                }
                 Some((Fate::Refused, _)) => *reply = Err(refusal()),
                 Some((Fate::Unanswered, _)) => {
                     *reply = Err(Error::new(ErrorKind::Unavailable, "its reply was lost"));
@@ -262,6 +276,7 @@ impl<B: Backend + Clone> Queries for Requests<B> {
             Some(Fate::Hung | Fate::Unanswered) => pending().await,
             Some(Fate::Refused) => Err(refusal()),
             Some(Fate::NotDone) => {
+                self.not_done(query.node, Delays::Found);
                 let due = self.queries_of().find_due(query, time).await?;
                 Ok(Due::new(due.now, Vec::new(), None))
             }
@@ -282,6 +297,7 @@ impl<B: Backend + Clone> Queries for Requests<B> {
             }
             Some(Fate::Refused) => Err(refusal()),
             Some(Fate::NotDone) => {
+                self.not_done(query.node, Delays::Found);
                 let mut query = query;
                 query.limit = if query.is_repeated { query.limit } else { 0 };
                 self.queries_of().claim_due(query, time).await
