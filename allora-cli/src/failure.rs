@@ -68,14 +68,24 @@ impl From<allora_core::Error> for Failure {
     fn from(error: allora_core::Error) -> Self {
         let what = chain(&error);
         match error.kind() {
-            // One that says what to do needs no more.
-            ErrorKind::Unavailable if what.contains(['?', ';']) => Self::Unavailable(what),
+            // One that says what to do needs no more, and a store that has refused is up.
+            ErrorKind::Unavailable if what.contains(['?', ';']) || is_refusal(&what) => {
+                Self::Unavailable(what)
+            }
             ErrorKind::Unavailable => {
                 Self::Unavailable(format!("{what}; is the store up, and the URL right?"))
             }
             _ => Self::Failed(what),
         }
     }
+}
+
+/// True if the cause is named, and is none of the network.
+fn is_refusal(what: &str) -> bool {
+    let what = what.to_lowercase();
+    ["permission denied", "is full", "no space left", "read-only", "readonly"]
+        .iter()
+        .any(|cause| what.contains(cause))
 }
 
 impl From<io::Error> for Failure {

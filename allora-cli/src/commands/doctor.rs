@@ -291,7 +291,14 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             report.said(false, what, &text)?;
         }
     }
-    let well = broken.is_empty() && dead.is_empty() && overdue.is_empty() && ahead.is_empty();
+    let is_attended = declared.is_known() || states.is_empty();
+    if !is_attended {
+        let jobs = counted(states.len(), "job");
+        let text = format!("no daemon lives that would run the store's {jobs}; start one with `allora run`");
+        report.said(false, "daemons", &text)?;
+    }
+    let found = [&broken, &dead, &overdue, &ahead].iter().any(|found| !found.is_empty());
+    let well = is_attended && !found;
     if well {
         let (jobs, waiting) = (counted(states.len(), "job"), waits.len());
         let waiting = match waits.first_key_value() {

@@ -180,6 +180,10 @@ impl Daemon {
             log_output: self.log_output,
             environment: self.environment.clone(),
         });
+        // The lines are added later, so the scheduler itself has nothing to warn for.
+        if let Some(what) = store.durability_warning() {
+            warn!(target: "allora", "{what}");
+        }
         let builder = Scheduler::builder(store)
             .runtime(runtime.clone())
             .label(&self.node_name)

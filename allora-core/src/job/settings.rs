@@ -244,7 +244,7 @@ impl Settings {
                 );
             }
         } else if self.retry.attempts > 1 {
-            return wrong("an at-most-once job has a retry policy; add `at_least_once(lease)`");
+            return wrong("an at-most-once job has a retry policy; make it at least once, with a lease");
         }
         if self.retry.attempts == 0 || self.retry.first < Duration::from_millis(1) {
             return wrong("a retry policy has at least 1 attempt, and at least 1 ms between them");
@@ -264,7 +264,7 @@ impl Settings {
         }
         self.tags.iter().try_for_each(|tag| check_word("tag", tag))?;
         if self.max_runs == Some(0) {
-            return wrong("`max_runs` is 0; use at least 1, or do not add the job");
+            return wrong("the number of runs (max-runs) is 0; use at least 1, or do not add the job");
         }
         if let (Some(start), Some(end)) = (self.start, self.end)
             && end < start
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn contradicting_settings_are_refused() {
         check(|s| (s.delivery, s.overlap) = (LEASED, Overlap::Skip), "never overlap");
-        check(|s| s.retry = Retry::up_to(2, SECOND), "at_least_once");
+        check(|s| s.retry = Retry::up_to(2, SECOND), "at least once");
         let (start, end) = (Time::UNIX_EPOCH + SECOND, Time::UNIX_EPOCH);
         check(|s| (s.start, s.end) = (Some(start), Some(end)), "ends before it starts");
         check(|s| (s.start, s.end) = (Some(start), Some(start)), "");

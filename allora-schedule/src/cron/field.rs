@@ -242,7 +242,7 @@ impl Reader<'_> {
         let Some(hash) = self.hash else {
             return Err(item
                 .error("spreads jobs by their names, and there is no name here")
-                .remedy("call Cron::for_job(name, text)"));
+                .remedy("use it in the schedule of a job, whose name it is spread by (in code: for_job)"));
         };
         item.at += 1;
         let (mut start, mut count) = (kind.lo, kind.hash_to - kind.lo + 1);
@@ -354,7 +354,7 @@ impl Item<'_> {
         let error = self.error_at(at, format!("has an unexpected {:?}", char::from(byte)));
         match byte {
             b'~' => error.remedy(
-                "nodes would draw different times: write H and call Cron::for_job(name, text)",
+                "nodes would draw different times: write H, which is spread by the job's name",
             ),
             b'-' | b'+' => {
                 error.remedy(format!("write {lo} to {hi} without a sign; ranges as 1-5"))

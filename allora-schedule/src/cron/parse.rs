@@ -106,7 +106,7 @@ impl<'a> Words<'a> {
         if first.text.contains('=') {
             return Err(first
                 .error(Field::Text, "sets a variable of a crontab")
-                .remedy("write the time zone as last word, or call in_zone"));
+                .remedy("write the time zone as last word"));
         }
         Ok(words)
     }

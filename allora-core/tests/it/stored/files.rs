@@ -139,7 +139,7 @@ fn a_set_with_one_bad_schedule_changes_nothing() {
     for (bad, says) in [
         (new("bad", "* * * *"), "\"bad\": "),
         (new("bad", "@at 2020-01-01T00:00:00Z"), "would never run"),
-        (new("bad", "@daily").max_runs(0), "\"bad\": `max_runs` is 0"),
+        (new("bad", "@daily").max_runs(0), "\"bad\": the number of runs (max-runs) is 0"),
         (new("bad", "@daily").with_kind(""), "\"bad\": "),
         (new("", "@daily"), "empty"),
         (new("good", "@daily"), "declared twice"),
