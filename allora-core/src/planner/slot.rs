@@ -295,7 +295,6 @@ impl Slot {
         rare.refused = rare.refused.saturating_add(1);
     }
 
-    /// The store has accepted its last request, or returned it as not due.
     /// The last time at which the store may carry out a claim that is sent now. It is not before the
     /// store's time in the last reply about the job, and a claim that was refused gets longer: a wrong
     /// estimate of the store's clock refuses a claim once.
@@ -308,6 +307,7 @@ impl Slot {
         saturating_add(now, timeout.saturating_mul(refused.saturating_add(1)))
     }
 
+    /// The store has accepted its last request, or returned it as not due.
     pub(crate) fn was_not_refused(&mut self) {
         if let Some(rare) = &mut self.rare {
             rare.refused = 0;
