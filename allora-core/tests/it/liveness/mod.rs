@@ -157,6 +157,8 @@ fn replay() {
 /// Prints the reports of `ALLORA_SEEDS` mixed worlds, of the seeds from `ALLORA_SEED` on, with
 /// `--nocapture`: for a look at many of them.
 #[test]
+#[expect(clippy::print_stdout, reason = "asked for by a variable")]
+#[expect(clippy::disallowed_methods, reason = "the time that a world takes is of interest")]
 fn survey() {
     let number =
         |name: &str, or: u64| env::var(name).map_or(or, |text| text.parse().expect("a number"));
