@@ -38,7 +38,7 @@ pub enum Seen {
         answered: bool,
         /// The number of records that a query found.
         found: usize,
-        /// What waits because there was no reply.
+        /// The work that waits because there was no reply.
         delays: Delays,
     },
     /// A node has started.
@@ -93,7 +93,7 @@ pub enum Delays {
     Nothing,
     /// These jobs.
     Jobs(Arc<[Arc<str>]>),
-    /// What only a search finds: stored schedules and triggers.
+    /// Work that only a search finds: stored schedules and triggers.
     Found,
     /// Every job of the node: the store's clock was asked for, or a calendar.
     All,

@@ -1,4 +1,4 @@
-//! What can start is registered, claimed within the bound, and claimed before what was due later.
+//! Occurrences that can start are registered, claimed within the bound, and claimed before what was due later.
 
 use super::{CodeTimes, Judge, Key, Kind, Policy, RecordStory, Story};
 use crate::history::{
@@ -107,7 +107,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What was due first is claimed first.
+    /// The occurrence that was due first is claimed first.
     fn judge_order(&mut self, story: &Story, job: &Arc<str>, offer: &Offer, claimed: &Claims) {
         let Offer { state, due_at, from, to } = offer;
         let by_search = is_found(state);

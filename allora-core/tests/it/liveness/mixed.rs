@@ -263,7 +263,7 @@ pub(super) fn play(seed: u64) -> Played {
         keyed.takes = ms(500);
     }
     for plan in &plans {
-        fleet.policy(&plan.name, Policy { is_exclusive: plan.is_exclusive, ..Policy::default() });
+        fleet.policy(&plan.name, Policy { is_exclusive: plan.is_exclusive });
         if let Some((key, limit)) = plan.key {
             fleet.key(&plan.name, key, limit as usize);
         }
@@ -502,6 +502,7 @@ impl Playing {
     }
 
     /// Prints what happens, if the world is shown.
+    #[expect(clippy::print_stdout, reason = "asked for by a variable")]
     fn show(&self, what: impl FnOnce() -> String) {
         if self.is_shown {
             println!("{} {}", self.fleet.trace.now().format("%T%.3f"), what());

@@ -109,29 +109,31 @@ fn play_named(name: &str, seed: u64) -> Played {
 #[track_caller]
 fn check_mixed(part: u64) {
     let seeds = if is_long() { 120 } else { 6 };
-    check_seeds("mixed", part * seeds..(part + 1) * seeds);
+    let seeds = part * seeds..(part + 1) * seeds;
+    for seed in seeds.filter(|seed| !NOT_YET.contains(seed)) {
+        check_seeds("mixed", seed..seed + 1);
+    }
 }
 
+/// Not yet: the seeds that report defects whose repair is on its way.
+const NOT_YET: &[u64] = &[0, 1, 2, 3, 4, 5, 7, 9, 10, 11, 13, 16, 17, 18, 19, 20, 21, 22, 23];
+
 #[test]
-#[ignore = "not yet"]
 fn mixed_first() {
     check_mixed(0);
 }
 
 #[test]
-#[ignore = "not yet"]
 fn mixed_second() {
     check_mixed(1);
 }
 
 #[test]
-#[ignore = "not yet"]
 fn mixed_third() {
     check_mixed(2);
 }
 
 #[test]
-#[ignore = "not yet"]
 fn mixed_fourth() {
     check_mixed(3);
 }
@@ -152,14 +154,15 @@ fn replay() {
     assert!(played.faults.is_empty(), "{}", played.faults.join("\n"));
 }
 
-/// What the mixed worlds of the seeds from `ALLORA_SEED` on report, one after the other, for a look
-/// at many of them.
+/// Prints the reports of `ALLORA_SEEDS` mixed worlds, of the seeds from `ALLORA_SEED` on, with
+/// `--nocapture`: for a look at many of them.
 #[test]
-#[ignore = "a survey"]
+#[expect(clippy::print_stdout, reason = "asked for by a variable")]
+#[expect(clippy::disallowed_methods, reason = "the time that a world takes is of interest")]
 fn survey() {
     let number =
         |name: &str, or: u64| env::var(name).map_or(or, |text| text.parse().expect("a number"));
-    let (from, seeds) = (number("ALLORA_SEED", 0), number("ALLORA_SEEDS", 12));
+    let (from, seeds) = (number("ALLORA_SEED", 0), number("ALLORA_SEEDS", 0));
     for seed in from..from + seeds {
         let begun = std::time::Instant::now();
         match catch_unwind(|| mixed::play(seed)) {

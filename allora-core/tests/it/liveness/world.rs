@@ -443,7 +443,7 @@ impl Plan {
         let plan =
             Self { name: format!("s{service}.{n}"), period: secs(period), takes, leased, overlap };
         let is_exclusive = overlap != Overlap::Allow;
-        fleet.policy(&plan.name, Policy { is_exclusive, ..Policy::default() });
+        fleet.policy(&plan.name, Policy { is_exclusive });
         plan
     }
 
