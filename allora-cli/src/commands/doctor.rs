@@ -294,7 +294,9 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
     let is_attended = declared.is_known() || states.is_empty();
     if !is_attended {
         let jobs = counted(states.len(), "job");
-        let text = format!("no daemon lives that would run the store's {jobs}; start one with `allora run`");
+        let text = format!(
+            "no daemon lives that would run the store's {jobs}; start one with `allora run`"
+        );
         report.said(false, "daemons", &text)?;
     }
     let found = [&broken, &dead, &overdue, &ahead].iter().any(|found| !found.is_empty());

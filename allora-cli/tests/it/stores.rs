@@ -12,7 +12,7 @@ struct Place {
 impl Place {
     fn new(url: &str) -> Self {
         let site = Site::new(
-            "@every 1s echo $ALLORA_SCHEDULED_AT >> DIR/ticks\n\
+            "ALLORA_NAME=ticks\n@every 1s echo $ALLORA_SCHEDULED_AT >> DIR/ticks\n\
              ALLORA_DELIVERY=at-least-once\nALLORA_LEASE=6s\n@every 1s echo $ALLORA_FENCE >> DIR/fences\n",
         );
         let prefix = format!("s{:x}", std::process::id());
@@ -77,7 +77,7 @@ fn work_on(url: &str) {
     let tick = tick
         .iter()
         .filter_map(|job| job["name"].as_str())
-        .find(|name| name.contains("SCHEDULED"))
+        .find(|name| name.ends_with(":ticks"))
         .unwrap();
     place.say(&["pause", tick]);
     assert!(place.say(&["show", tick]).contains("paused"));

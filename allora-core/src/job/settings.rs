@@ -244,7 +244,9 @@ impl Settings {
                 );
             }
         } else if self.retry.attempts > 1 {
-            return wrong("an at-most-once job has a retry policy; make it at least once, with a lease");
+            return wrong(
+                "an at-most-once job has a retry policy; make it at least once, with a lease",
+            );
         }
         if self.retry.attempts == 0 || self.retry.first < Duration::from_millis(1) {
             return wrong("a retry policy has at least 1 attempt, and at least 1 ms between them");
@@ -264,7 +266,9 @@ impl Settings {
         }
         self.tags.iter().try_for_each(|tag| check_word("tag", tag))?;
         if self.max_runs == Some(0) {
-            return wrong("the number of runs (max-runs) is 0; use at least 1, or do not add the job");
+            return wrong(
+                "the number of runs (max-runs) is 0; use at least 1, or do not add the job",
+            );
         }
         if let (Some(start), Some(end)) = (self.start, self.end)
             && end < start

@@ -104,7 +104,7 @@ fn is_granted(
         }
         Decision::Reap => match answer(Action::Reap) {
             Reply::State(state) => {
-                Known::of(&state, now).next_lease_end() > Some(now) || { state.leases.is_empty() }
+                Known::of(&state, now).next_lease_end().is_none_or(|end| end > now)
             }
             _ => false,
         },
