@@ -9,7 +9,6 @@ mod adopted;
 mod ahead;
 mod ask;
 mod backlog;
-mod broken;
 mod capacity;
 mod congestion_window;
 mod contention;

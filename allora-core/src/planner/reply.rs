@@ -236,13 +236,18 @@ impl Planner {
             slot.was_not_refused();
             return;
         }
-        let is_refused = match asked {
+        let is_write = match asked {
             // A repetition was planned before the record was known.
             RequestAction::Claim(pending) => pending.lease_end.is_none(),
-            action => action.is_write(),
+            RequestAction::Advance(_)
+            | RequestAction::Replace(_)
+            | RequestAction::Reap
+            | RequestAction::GiveUp(_) => true,
+            _ => false,
         };
-        if is_refused {
-            slot.was_refused();
+        if is_write {
+            let rare = slot.rare.get_or_insert_default();
+            rare.refused = rare.refused.saturating_add(1);
         }
         // The first rejection returned the current state, which changes the next request.
         let refused = slot.rare.as_ref().map_or(0, |rare| rare.refused);
@@ -262,10 +267,6 @@ impl Planner {
         for request in requests.iter().filter(|request| !request.is_about_mark()) {
             self.failing.failed(request.slot, now);
             events.extend(self.ahead.is_read(request.slot));
-            // The read that comes before the next attempt may be answered each time.
-            if let Some(slot) = self.slots.get_mut(request.slot).filter(|_| request.is_write()) {
-                slot.was_refused();
-            }
         }
         self.on_lost_replies(requests, now, events);
     }
