@@ -31,6 +31,8 @@ pub(super) struct Watch {
     pub(super) waiting: BTreeSet<(Time, SlotId)>,
     /// The jobs that were planned by their schedules, because the mark vouched for them.
     pub(super) covered: BTreeSet<SlotId>,
+    /// The names of these jobs whose next time is not published yet.
+    pub(super) planned: Vec<Arc<str>>,
     /// The first time at which a run of one of these must be looked after.
     pub(super) next: Option<Time>,
     /// The time of the next read of the mark, that of the last one, and whether it has no reply yet.

@@ -28,7 +28,7 @@ use crate::{
 };
 use allora_schedule::stable_hash;
 use chrono::TimeDelta;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The time from the first node's check to the last one's.
 const SPREAD: Duration = Duration::from_secs(1);
@@ -117,6 +117,7 @@ impl Planner {
         }
         known.go_to(next);
         known.forget_runs();
+        self.watch.planned.push(name.clone());
         self.watch.covered.insert(id);
         if let Some(next) = self.watch.next {
             let check_at = self.check_at(next);
@@ -124,6 +125,11 @@ impl Planner {
         }
         self.look_again(id);
         true
+    }
+
+    /// The jobs that were planned by their schedules since the last call.
+    pub(crate) fn take_planned(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.watch.planned)
     }
 
     /// `true` if the job was planned by its schedule only, which this call ends.

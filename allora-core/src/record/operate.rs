@@ -68,6 +68,9 @@ pub(super) fn operate(
     Ok(())
 }
 
+/// The largest number of history entries of one cancellation: the last one is for all further occurrences.
+const CANCELLED_ENTRIES: usize = 16;
+
 impl Record {
     /// Ends the triggers that wait, and the occurrences that wait for another attempt. Only a node, which
     /// has the schedule, can move the cursor away from a started occurrence: that one becomes a lease that
@@ -80,6 +83,8 @@ impl Record {
         });
         let waiting: Vec<_> =
             std::mem::take(&mut self.retries).into_iter().chain(triggers).collect();
+        // The history of a store is written with the record, in one transaction of limited size.
+        let (mut entries, mut rest): (usize, Option<HistoryEntry>) = (0, None);
         for PendingRetry { occurrence, attempts, not_before } in waiting {
             let fence = self.draw_fence(context.now);
             if self.is_at_cursor(&occurrence) {
@@ -103,7 +108,12 @@ impl Record {
             if attempts > 0 {
                 self.last = Some(Outcome::Cancelled);
             }
-            history.push(|| HistoryEntry {
+            if let Some(rest) = &mut rest {
+                rest.count = rest.count.map(|count| count + 1);
+                rest.last = rest.last.max(Some(occurrence.scheduled_at));
+                continue;
+            }
+            let entry = HistoryEntry {
                 kind: self.kind.clone(),
                 due_at: Some(not_before),
                 attempt: attempts,
@@ -111,7 +121,17 @@ impl Record {
                 ended_at: Some(now),
                 reason: Some(NotRunReason::Operator),
                 ..HistoryEntry::new(name, fence, occurrence, Outcome::Cancelled)
-            });
+            };
+            entries += 1;
+            if entries < CANCELLED_ENTRIES {
+                history.push(|| entry);
+            } else {
+                let last = Some(entry.occurrence.scheduled_at);
+                rest = Some(HistoryEntry { last, count: Some(1), ..entry });
+            }
+        }
+        if let Some(rest) = rest {
+            history.push(|| rest);
         }
     }
 

@@ -132,6 +132,9 @@ impl Driver {
         for name in events.iter().filter_map(Event::job) {
             self.publish(name);
         }
+        for name in self.planner.take_planned() {
+            self.publish(&name);
+        }
         self.node.emit(events);
         self.publish_keys();
         (tick, now)

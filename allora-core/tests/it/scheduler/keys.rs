@@ -599,7 +599,8 @@ fn each_tenant_waits_for_itself_only() {
         let turns = (count as f64 / 2.0).ceil() - 1.0;
         if count <= 24 {
             assert!(longest <= turns * 4.0 + 3.0, "{figures}");
-            assert_eq!(fewest, 9, "{figures}");
+            // One more is due at the very end.
+            assert!(fewest >= 9, "{figures}");
         }
         // By due time and name, in an overload every job has each second turn.
         assert!(2 * fewest + 2 >= most && longest < 100.0, "{figures}");

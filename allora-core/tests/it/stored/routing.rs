@@ -191,11 +191,11 @@ fn a_handler_is_given_its_data_as_a_value() {
     add(&lab, StoredSchedule::new("good", "greet", "@every 10s").data(&("ho", 3)).max_runs(1));
     add(&lab, StoredSchedule::new("bad", "greet", "@every 10s").data("nobody").max_runs(1));
     add(&lab, StoredSchedule::new("none", "greet", "@every 10s").max_runs(1));
-    lab.until(60.0);
+    lab.until(600.0);
     assert_eq!(seen.take(), ["hohoho"]);
     for name in ["bad", "none"] {
         let state = lab.state(name);
-        assert_eq!((state.dead.len(), state.counters.failed), (1, 1), "trying again mends nothing");
+        assert_eq!((state.dead.len(), state.counters.failed), (1, 5), "another build may read it");
         assert!(state.dead[0].error.contains("line 1 column"), "{}", state.dead[0].error);
     }
     assert_eq!(news(&node, "JobInvalid"), 0);
