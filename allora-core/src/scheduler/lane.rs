@@ -45,6 +45,9 @@ const FRESH: usize = 8;
 /// into which the updates of a lost request are divided.
 const SUSPECTS: usize = 8;
 
+/// The same while the store is down.
+const SUSPECTS_WHILE_DOWN: usize = 4;
+
 /// The largest number of updates on their way with which those that have failed are sent at once although
 /// the store is down: few enough to find out soon which of them hang.
 const FEW: usize = 16;
@@ -146,7 +149,8 @@ impl Lane {
     fn may_retry(&self, now: Instant) -> bool {
         let on_way = || self.on_way.iter().map(|request| request.runs.len()).sum::<usize>();
         let is_early = || on_way() >= FEW || self.retry_at.is_some_and(|at| now < at);
-        self.on_way_of(true) < SUSPECTS && !(self.is_down && is_early())
+        let most = if self.is_down { SUSPECTS_WHILE_DOWN } else { SUSPECTS };
+        self.on_way_of(true) < most && !(self.is_down && is_early())
     }
 
     /// The number of requests on their way with updates that have failed, or have not.

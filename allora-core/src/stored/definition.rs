@@ -277,7 +277,7 @@ mod tests {
         check("* * * * * Asia/Tokyo; zone Europe/Rome", "use one");
         check("@quartz 0 * * * * ? Asia/Tokyo; zone Europe/Rome", "use one");
         check("@every 1h; zone Europe/Rome", "no wall clock");
-        check("* * * * *; retry 5 10s 1h", "at_least_once");
+        check("* * * * *; retry 5 10s 1h", "at least once");
         check("* * * * *; at-least-once 10ms", "1 s to 24 h");
         check("* * * * *; delay 99999999999999999999s", "too large");
         check(
