@@ -3,7 +3,7 @@
 //! They are sent beside the runs, at most eight at a time. An alert that cannot be sent is logged,
 //! and not tried again.
 
-use super::{kinds::http, process::Group, user::Account};
+use super::{group::Group, kinds::http, user::Account};
 use crate::{
     crontab_files::{Line, Notices},
     values::shown,

@@ -5,6 +5,7 @@ mod boot;
 mod connect_with_retry;
 mod context;
 mod files;
+mod group;
 pub(crate) mod init_process;
 mod jobs;
 pub(crate) mod kinds;

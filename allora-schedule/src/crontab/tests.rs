@@ -103,7 +103,7 @@ fn a_command_that_is_seldom_intended_has_a_warning() {
     ] {
         assert_eq!(codes(&entry(&format!("{line}\n"))), [code], "{line}");
     }
-    for line in ["0 9 * * * bin/report", "0 9 * * * /root/report", r"0 9 * * * date +\%F"] {
+    for line in ["0 9 * * * bin/report", "0 9 * * * /srv/root/report", r"0 9 * * * date +\%F"] {
         assert_eq!(codes(&entry(&format!("{line}\n"))), [""; 0], "{line}");
     }
     let system = parse_system("* * * * * root true\n").unwrap();
