@@ -300,8 +300,7 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
         report.said(false, "daemons", &text)?;
     }
     let found = [&broken, &dead, &overdue, &ahead].iter().any(|found| !found.is_empty());
-    let well = is_attended && !found;
-    if well {
+    if !found {
         let (jobs, waiting) = (counted(states.len(), "job"), waits.len());
         let waiting = match waits.first_key_value() {
             Some((name, busy)) => {
@@ -312,7 +311,7 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
         let text = format!("{jobs}, none of them unreadable, dead or overdue{waiting}");
         report.said(true, "jobs", &text)?;
     }
-    Ok(well)
+    Ok(is_attended && !found)
 }
 
 /// The first three of a list.
