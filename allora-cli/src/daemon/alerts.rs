@@ -365,7 +365,7 @@ async fn run(
         let _ = stdin.write_all(input.as_bytes()).await;
     }
     let status = group.child.wait().await?;
-    // What it left in the background stays.
+    // Processes that it left in the background may go on.
     group.has_ended();
     if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
 }

@@ -137,7 +137,7 @@ impl Files {
             news.any = true;
             let Reading { lines, diagnostics, notices } = self.read(&source);
             let old = self.known.remove(&source.path);
-            // What is in force stays: a bad version may lack lines that are meant to run.
+            // The version in force stays, because a bad one may lack lines that are meant to run.
             let old = old.filter(|old| !diagnostics.is_empty() && !old.lines.is_empty());
             let is_kept = old.as_ref().is_some_and(|old| old.is_kept || old.stamp != stamp);
             let (lines, bad) = (old.map_or(lines, |old| old.lines), diagnostics.clone());

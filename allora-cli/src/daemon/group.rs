@@ -34,7 +34,7 @@ impl Group {
         Self { child, id, marks }
     }
 
-    /// The command has ended by itself. What it left in the background stays, as with cron.
+    /// The command has ended by itself. Processes that it left in the background may go on, as with cron.
     pub(super) fn has_ended(&mut self) {
         self.id = None;
     }
@@ -96,7 +96,7 @@ impl Group {
     fn signal(&self, signal: Signal) {
         let Some(id) = self.id else { return };
         for outsider in self.outsiders(id) {
-            // Who has ended meanwhile needs no signal.
+            // An error means that the process has ended meanwhile.
             let _ = kill(outsider, signal);
         }
         let _ = killpg(id, signal);

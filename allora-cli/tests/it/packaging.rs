@@ -58,7 +58,7 @@ fn is_enough_to_stop(seconds: u64) {
 
 #[test]
 fn the_compose_file_starts_daemons_that_reach_its_store() {
-    // Without a reader of YAML, too.
+    // This check needs no reader of YAML.
     let url = text("compose.yaml");
     let url = url.lines().find_map(|line| line.trim().strip_prefix("ALLORA_URL: ")).unwrap();
     let url = Url::parse(url).unwrap();
@@ -127,7 +127,7 @@ fn the_image_has_what_the_command_needs() {
         toml::from_str(&fs::read_to_string(path("../Cargo.toml")).unwrap()).unwrap();
     let rust = manifest["package"]["rust-version"].as_str().unwrap();
     assert!(from[0].contains(&format!("/rust:{rust}-")), "{} is not Rust {rust}", from[0]);
-    // What `debian:trixie-slim` has; the rest would have to be installed.
+    // The libraries of `debian:trixie-slim`; any other would have to be installed.
     let Ok(ldd) = Command::new("ldd").arg(env!("CARGO_BIN_EXE_allora")).output() else {
         return skipped("there is no ldd");
     };

@@ -138,7 +138,7 @@ fn delayed<'a>(operations: impl Iterator<Item = &'a Operation<'a>>) -> Delays {
             // A calendar.
             Action::Read if name.starts_with("allora:") => return Delays::All,
             Action::ClaimKey(claim) => {
-                // On every node it has the name of the node, too.
+                // A job that runs on every node adds the name of its node.
                 jobs.push(claim.job.split(' ').next().unwrap_or_default().into());
             }
             // No start waits for the end of a run, or for its lease.

@@ -46,7 +46,7 @@ pub(crate) struct KeyClaim {
     pub(super) holder: Arc<str>,
     pub(super) claim_id: u128,
     pub(super) limit: u32,
-    /// The lease of the job's runs, which is the key's, too.
+    /// The lease of the job's runs. The key has the same one.
     pub(super) lease: Duration,
     pub(super) due_at: Time,
     pub(super) since: Option<Time>,

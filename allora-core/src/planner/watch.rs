@@ -1,6 +1,6 @@
 //! The watch over jobs in code for which this node is none of the first three.
 //!
-//! Half a second after an instant, somebody must check that its occurrences are claimed: the first nodes
+//! Half a second after an instant, a node must check that its occurrences are claimed, because the first nodes
 //! may be dead, full, of another build, or exist in the registry only. If every node read every record,
 //! the store's work would grow with the nodes. So the nodes check one after the other, within a second,
 //! in an order by the instant. Each first reads the [mark](super::mark), one small record. If a node before
