@@ -401,19 +401,12 @@ impl Planner {
             then = completion.unwrap_or(Cursor::Keep);
             passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
         }
+        let start =
+            Start { slot: id, name, spec, claimed, then, late, passes, key, has_room: true };
+        let Start { name, spec, claimed, .. } = &start;
         let Phase::Known(known) = &mut slot.phase else {
             // Another reply has changed the state, or the job was removed.
-            return Some(Start {
-                slot: id,
-                name,
-                spec,
-                claimed,
-                then,
-                late,
-                passes,
-                key,
-                has_room: true,
-            });
+            return Some(start);
         };
         let of_schedule = known.is_open_cursor(&claim.expected);
         let trigger_waits = of_schedule && known.head().as_ref() != Some(&claim.expected);
@@ -421,17 +414,7 @@ impl Planner {
         known.started += u64::from(of_schedule);
         if is_other {
             self.mark_dirty(id);
-            return Some(Start {
-                slot: id,
-                name,
-                spec,
-                claimed,
-                then,
-                late,
-                passes,
-                key,
-                has_room: true,
-            });
+            return Some(start);
         }
         if let Some(range) = &claim.not_run {
             events.push(not_run(name.clone(), spec.kind(), claim.expected.scheduled_at, range));
@@ -466,7 +449,7 @@ impl Planner {
                 self.look_again(id);
             }
         }
-        Some(Start { slot: id, name, spec, claimed, then, late, passes, key, has_room: true })
+        Some(start)
     }
 
     /// Applies the store's reply to an extension or an end of a run of this node.
