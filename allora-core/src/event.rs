@@ -36,6 +36,7 @@ pub(crate) use line::log;
 /// | a record cannot be read | [`JobUnreadable`](Self::JobUnreadable) | [`JobResumed`](Self::JobResumed) | problem *unreadable* |
 /// | the store has a definition that this node cannot run | [`DefinitionConflict`](Self::DefinitionConflict) | [`JobResumed`](Self::JobResumed) | problem *definition conflict* |
 /// | the schedule panics or goes back, the name is that of a stored schedule, a stored definition cannot be read | [`JobInvalid`](Self::JobInvalid) | [`JobResumed`](Self::JobResumed) | problem *invalid* |
+/// | more than 100 stored schedules with such a definition: their number instead | [`SchedulesInvalid`](Self::SchedulesInvalid) | [`SchedulesResumed`](Self::SchedulesResumed) | `invalid_schedules` |
 /// | the job was deleted in the store | [`Deleted`](Self::Deleted) | [`JobResumed`](Self::JobResumed) | problem *deleted* |
 /// | the store's clock was ahead | [`ClockWasAhead`](Self::ClockWasAhead), one [`ClockWasSetBack`](Self::ClockWasSetBack) | [`JobResumed`](Self::JobResumed) | problem *clock was ahead* |
 /// | due for a minute, and no lease; not while the store is down or the capacity is full | [`JobOverdue`](Self::JobOverdue) | [`JobResumed`](Self::JobResumed) | problem *overdue*, in any case |
@@ -464,6 +465,17 @@ pub enum Event {
         /// The reason and its remedy.
         reason: String,
     },
+    /// This node cannot run very many due stored schedules. The first 100 have a
+    /// [`JobInvalid`](Self::JobInvalid) or [`JobUnreadable`](Self::JobUnreadable) each; the others are
+    /// only counted, in [`Health`](crate::Health). They delay no schedule that can be run.
+    SchedulesInvalid {
+        /// The number of all of them.
+        count: usize,
+        /// One of those that are only counted.
+        example: Arc<str>,
+    },
+    /// No stored schedule is only counted any more among those that this node cannot run.
+    SchedulesResumed,
     /// The reason for which this node did not run the job is over: of its
     /// [`Deleted`](Self::Deleted), [`DefinitionConflict`](Self::DefinitionConflict),
     /// [`JobInvalid`](Self::JobInvalid), [`JobUnreadable`](Self::JobUnreadable),
@@ -584,7 +596,9 @@ impl Event {
                 ProblemReason::ClockWasAhead.remedy()
             }
             Event::JobOverdue { .. } => ProblemReason::Overdue.remedy(),
-            Event::JobInvalid { .. } => ProblemReason::Invalid.remedy(),
+            Event::JobInvalid { .. } | Event::SchedulesInvalid { .. } => {
+                ProblemReason::Invalid.remedy()
+            }
             Event::KeyLimitsDiffer { .. } => "give all jobs of the key the same limit",
             Event::KindUnhandled { .. } => "start a node with a handler for the kind",
             Event::DataMismatch { .. } => {

@@ -33,9 +33,9 @@ pub use chrono;
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
 pub use health::{
-    CapacityStatus, DataMismatch, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait,
-    KindCapacity, NodesStatus, Notifications, OrphansStatus, Place, ProblemReason, StorePart,
-    StoreStatus, UnhandledKind,
+    CapacityStatus, DataMismatch, FailingPart, Health, InvalidSchedules, JobProblem, JobStatus,
+    KeyHolder, KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place,
+    ProblemReason, StorePart, StoreStatus, UnhandledKind,
 };
 #[doc(hidden)]
 pub use job::Returns;

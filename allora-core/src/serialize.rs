@@ -10,9 +10,9 @@ use crate::{
         Occurrence, OnExpiry, Outcome, Pause, Waiter,
     },
     health::{
-        CapacityStatus, DataMismatch, FailingPart, Health, JobProblem, JobStatus, KeyHolder,
-        KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place, StoreStatus,
-        UnhandledKind,
+        CapacityStatus, DataMismatch, FailingPart, Health, InvalidSchedules, JobProblem, JobStatus,
+        KeyHolder, KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place,
+        StoreStatus, UnhandledKind,
     },
     registry::NodeInfo,
     scheduler::millis,
@@ -56,11 +56,18 @@ object!(Health, health, {
     key_waits: health.key_waits,
     unhandled_kinds: health.unhandled_kinds,
     data_mismatches: health.data_mismatches,
+    invalid_schedules: health.invalid_schedules,
     nodes: health.nodes,
     unmatched_labels: health.unmatched_labels,
     conditions: health.conditions,
     disagreements: health.disagreements,
     orphans: health.orphans,
+});
+
+object!(InvalidSchedules, invalid, {
+    count: invalid.count,
+    example: invalid.example,
+    since: time(invalid.since),
 });
 
 object!(KindCapacity, capacity, {
@@ -500,6 +507,11 @@ mod tests {
                 builds: "v1 here; v2 elsewhere".to_owned(),
                 since: at(1_000),
             }],
+            invalid_schedules: Some(InvalidSchedules {
+                count: 11_500,
+                example: "e".to_owned(),
+                since: at(1_000),
+            }),
             nodes: NodesStatus { live: 2, idle: 1, dead: vec!["n2".to_owned()] },
             unmatched_labels: vec!["gpu".to_owned()],
             orphans: OrphansStatus { count: 9, examples: vec!["old".to_owned()] },
@@ -555,6 +567,9 @@ mod tests {
                     "kind": "mail", "example": "e", "error": "missing field `to`",
                     "builds": "v1 here; v2 elsewhere", "since": "2026-01-01T00:00:01.000Z",
                 }],
+                "invalid_schedules": {
+                    "count": 11_500, "example": "e", "since": "2026-01-01T00:00:01.000Z",
+                },
                 "nodes": { "live": 2, "idle": 1, "dead": ["n2"] },
                 "unmatched_labels": ["gpu"],
                 "conditions": ["jobs:3: minute 61"],

@@ -196,6 +196,11 @@ lines! { event:
         { job: &**name, remedy: event.remedy() }
     error NODE Event::JobInvalid { name, reason } => "job cannot be run by this node"
         { job: &**name, reason: &**reason, remedy: event.remedy() }
+    error NODE Event::SchedulesInvalid { count, example } =>
+        "so many stored schedules cannot be run by this node"
+        { count: *count, example: &**example, remedy: event.remedy() }
+    info NODE Event::SchedulesResumed =>
+        "hardly any stored schedules are left that this node cannot run" {}
     info NODE Event::JobResumed { name } =>
         "the reason for which this node did not run the job is over" { job: &**name }
     error NODE Event::ClaimAbandoned { name, scheduled_at, .. } =>

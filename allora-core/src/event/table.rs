@@ -32,9 +32,9 @@ macro_rules! roles {
 
 roles! {
     Start: StoreDown StoreError NotificationsDown CapacityFull ClockSkew JobUnreadable
-        DefinitionConflict JobInvalid Deleted ClockWasAhead ClockWasSetBack JobOverdue KindUnhandled
+        DefinitionConflict JobInvalid SchedulesInvalid Deleted ClockWasAhead ClockWasSetBack JobOverdue KindUnhandled
         DataMismatch LabelUnmatched NodeDead JobsOrphaned KeyBusy;
-    End: StoreUp NotificationsUp CapacityFree ClocksAgree JobResumed KindHandled DataMatches LabelMatched NodeAlive
+    End: StoreUp NotificationsUp CapacityFree ClocksAgree JobResumed SchedulesResumed KindHandled DataMatches LabelMatched NodeAlive
         OrphansGone KeyFree;
     Moment: RunLost RunExpired OccurrencesMissed OccurrencesSkipped LeaseLost LeaseRenewalFailed
         AfterCompletion EndRejected GivenUp ClaimAbandoned ScheduleLost Reregistered Pruned TimerDelayed;
@@ -73,6 +73,7 @@ fn parts() -> BTreeSet<String> {
             key_waits: _,
             unhandled_kinds: _,
             data_mismatches: _,
+            invalid_schedules: _,
             nodes: _,
             unmatched_labels: _,
             orphans: _,
@@ -96,6 +97,7 @@ fn parts() -> BTreeSet<String> {
         "key_waits",
         "unhandled_kinds",
         "data_mismatches",
+        "invalid_schedules",
         "nodes.dead",
         "unmatched_labels",
         "orphans",

@@ -1,6 +1,6 @@
 //! Health as text: one line for each fact, for an operator.
 
-use super::{Health, KindCapacity, NodesStatus, Notifications};
+use super::{Health, KindCapacity, NodesStatus, Notifications, ProblemReason};
 use crate::time::{Time, since};
 use chrono::SecondsFormat;
 use std::{fmt, time::Duration};
@@ -126,6 +126,16 @@ impl Health {
                 written(mismatch.since),
                 one_line(&mismatch.error),
                 one_line(&mismatch.builds)
+            )?;
+        }
+        if let Some(invalid) = &self.invalid_schedules {
+            write!(
+                f,
+                "\n{} stored schedules cannot be run by this node, such as {}, since {}; {}",
+                invalid.count,
+                one_line(&invalid.example),
+                written(invalid.since),
+                ProblemReason::Invalid.remedy()
             )?;
         }
         for label in &self.unmatched_labels {

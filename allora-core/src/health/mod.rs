@@ -54,6 +54,9 @@ pub struct Health {
     pub unhandled_kinds: Vec<UnhandledKind>,
     /// The kinds of which data of a stored schedule does not fit the handler of this node.
     pub data_mismatches: Vec<DataMismatch>,
+    /// The due stored schedules that this node cannot run, if they are more than 100: the first ones are
+    /// among the `problems`, and all are counted here.
+    pub invalid_schedules: Option<InvalidSchedules>,
     /// The nodes of the store, as this node read their records last.
     pub nodes: NodesStatus,
     /// The labels that the program of a live node needs and no live node has, ordered by name.
@@ -66,6 +69,19 @@ pub struct Health {
     pub disagreements: Vec<String>,
     /// The jobs in code that no live build declares.
     pub orphans: OrphansStatus,
+}
+
+/// Very many due stored schedules that a node cannot run: their definitions have words that its build
+/// does not know, say, or name calendars that are not in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InvalidSchedules {
+    /// Their number, as of the last search for all that is due.
+    pub count: usize,
+    /// One of them.
+    pub example: String,
+    /// The time since which they are so many.
+    pub since: Time,
 }
 
 /// The numbers of the nodes of a store.
@@ -360,6 +376,7 @@ impl Health {
             && self.problems.is_empty()
             && self.unhandled_kinds.is_empty()
             && self.data_mismatches.is_empty()
+            && self.invalid_schedules.is_none()
             && self.unmatched_labels.is_empty()
             && self.conditions.is_empty()
     }

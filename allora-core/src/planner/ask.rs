@@ -19,6 +19,7 @@ use crate::{
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec},
     time::{Time, saturating_add, since},
 };
+use allora_schedule::stable_hash;
 use std::{cmp::Reverse, time::Duration};
 
 /// The largest number of requests on their way about jobs whose operations fail.
@@ -43,12 +44,12 @@ impl Planner {
         self.take_from_aside();
         self.ask_without_room(now);
         let mut requests = Vec::new();
-        let mut claims = 0;
+        let (mut claims, mut has_held) = (0, false);
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let are_due = is_due(self.suspects_at(0));
         let had_suspects = std::mem::take(&mut self.had_suspects);
         if !are_due || had_suspects {
-            claims = self.ask(now, room, &mut requests, events);
+            (claims, has_held) = self.ask(now, room, &mut requests, events);
             sort_claims(&mut requests);
             if !self.failing.contains(SlotId::NONE) {
                 self.add_without_slot(now, self.window_left(), &mut requests);
@@ -78,9 +79,10 @@ impl Planner {
         let is_any_due = [next_at, watch_at].into_iter().any(is_due);
         let waits = is_any_due && room == 0 || query_waits;
         let full = waits && !is_due(repeat_at) && !is_due(release_at);
-        // Due jobs wait for the end of a run. A claim without a reply does not wait.
+        // Due jobs wait for the end of a run, or for the query. A claim without a reply does not wait.
+        let waits = full || has_held && room > 0;
         let next_at = next_at.into_iter().chain(watch_at).min();
-        let next_at = next_at.filter(|at| !full || *at > now);
+        let next_at = next_at.filter(|at| !waits || *at > now);
         let wake_at = next_at.into_iter().chain(repeat_at).chain(release_at).chain(query_at).min();
         let counting = std::mem::take(&mut self.counting);
         self.walking = counting.len();
@@ -96,14 +98,15 @@ impl Planner {
         self.contention.is_losing()
     }
 
-    /// Adds operations about jobs whose time has come. Returns the number of claims.
+    /// Adds operations about jobs whose time has come. Returns the number of claims, and whether a job was
+    /// held back: a query claims what was due before it.
     fn ask(
         &mut self,
         now: Time,
         room: usize,
         requests: &mut Vec<Request>,
         events: &mut Vec<Event>,
-    ) -> usize {
+    ) -> (usize, bool) {
         let size = self.window_left();
         let mut bytes = 0;
         while requests.len() < size
@@ -112,14 +115,18 @@ impl Planner {
         {
             bytes += self.slots.get(id).map_or(0, Slot::operation_bytes);
             if bytes > MAX_BYTES && !requests.is_empty() {
-                return 0;
+                return (0, false);
             }
             self.queue.pop();
             requests.extend(self.ask_about(id, at, now, events));
         }
         let most = self.contention.size(room);
-        let mut claims = 0;
+        let has_query = self.has_query(now);
+        // Who was due first is claimed first, by whichever way. At the same time it is either.
+        let is_query_first = stable_hash(&[&(self.seed ^ self.tick).to_le_bytes()]) % 2 == 0;
+        let (mut claims, mut has_held) = (0, false);
         while claims < most
+            && !has_held
             && requests.len() < size
             && (requests.is_empty() || bytes + OPERATION_BYTES <= MAX_BYTES)
         {
@@ -130,7 +137,12 @@ impl Planner {
             for wake_up @ (at, _, id) in due {
                 let more = self.slots.get(id).map_or(0, Slot::operation_bytes);
                 let fits = requests.is_empty() || bytes + more <= MAX_BYTES;
-                if claims >= most || requests.len() >= size || !fits {
+                let by_query = match has_query {
+                    true => self.due_claims.before(at, is_query_first, room),
+                    false => 0,
+                };
+                has_held |= claims + by_query >= room;
+                if has_held || claims >= most || requests.len() >= size || !fits {
                     self.queue.push(Reverse(wake_up));
                     continue;
                 }
@@ -140,7 +152,7 @@ impl Planner {
                 requests.extend(request);
             }
         }
-        claims
+        (claims, has_held)
     }
 
     /// Looks now, whatever the node's capacity, at the jobs that are due and need none: those whose next
@@ -452,7 +464,7 @@ impl Planner {
         let is_own = turn.is_zero() && !slot.is_stored();
         let own_instant = known.wants_attention().filter(|_| is_own);
         let decided = decided.map(|decision| in_turn(decision, known, turn, now));
-        let is_old = !slot.is_stored() && known.recheck_at(poll) <= now;
+        let is_old = !slot.is_stored() && known.recheck_at(poll, self.is_told) <= now;
         slot.set_backlog(backlog);
         let decision = decided?;
         let is_at_most_once = slot.spec.settings.delivery == Delivery::AtMostOnce;

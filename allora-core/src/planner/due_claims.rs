@@ -12,7 +12,7 @@ use super::{
     wake_up::NOW,
 };
 use crate::{
-    backend::{Advance, ClaimedDue, Cursor, JobState, NextRun, Occurrence, Reply},
+    backend::{Advance, Claimed, ClaimedDue, Cursor, JobState, NextRun, Occurrence, Reply},
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     event::Event,
     job::{CheckedSchedule, Delivery, JobSpec, window_in},
@@ -65,19 +65,39 @@ impl Planner {
         let Some(due_at) = state.due_at.filter(|_| is_claimed) else { return false };
         // It was due when a query claimed all that it could, and was left.
         let was_left = claims.exhausted_at.is_some_and(|at| due_at <= at && at <= now);
-        if was_left || due_claim(state, 0).is_none() {
+        let is_late = claims.late_since(now).is_some_and(|since| due_at <= since);
+        if was_left || is_late || due_claim(state, 0).is_none() {
             return false;
         }
         claims.found.entry(due_at).or_default().add(window_in(&state.definition));
         true
     }
 
-    /// A search for stored schedules has a reply, which replaces that of the one before. `is_full`: it
-    /// does not have all that is due. `kinds`: the number of kinds that the node can run.
-    pub(crate) fn on_search(&mut self, is_full: bool, kinds: usize) {
-        self.due_claims.found.clear();
+    /// A search for stored schedules has a reply, which replaces that of the one before, unless it is
+    /// another page of that. `is_full`: it does not have all that is due. `kinds`: the number of kinds
+    /// that the node can run.
+    pub(crate) fn on_search(&mut self, is_full: bool, is_first: bool, kinds: usize) {
+        if is_first {
+            self.due_claims.found.clear();
+        }
+        self.due_claims.is_blind = false;
         self.due_claims.has_many_kinds = kinds > MAX_KINDS;
         self.due_claims.is_crowded = is_full;
+    }
+
+    /// A search has no reply. Until one has, queries claim what is due without being told how much that
+    /// is: one now, and one for each next occurrence of what they have claimed.
+    pub(crate) fn on_failed_search(&mut self, now: Time) {
+        let claims = &mut self.due_claims;
+        claims.is_blind = self.stored.route.is_some() && claims.claims.is_some();
+        if claims.is_blind && !claims.has_many_kinds {
+            claims.more_since.get_or_insert(now);
+        }
+    }
+
+    /// `true` if a query claims what is due at this time, and a search need not find it.
+    pub(super) fn is_claimed_by_query(&self, due_at: Time, soon: Duration) -> bool {
+        self.due_claims.is_blind || due_at <= saturating_add(self.now, soon)
     }
 
     /// A query claims what is due at this time, and may be late by `window`.
@@ -85,29 +105,43 @@ impl Planner {
         self.due_claims.next.entry(due_at).or_default().add(window);
     }
 
+    /// `true` if a query can be sent now, and has something to claim.
+    pub(super) fn has_query(&self, now: Time) -> bool {
+        let claims = &self.due_claims;
+        let is_turn = claims.first_turn().is_some_and(|turn| turn <= now);
+        claims.asked.is_none()
+            && claims.lost.iter().all(|lost| lost.repeat_at > now)
+            && (is_turn || claims.more_since.is_some())
+    }
+
     /// The query to send at `now` with this capacity.
     pub(super) fn ask_query(&mut self, now: Time, room: usize) -> Option<DueRequest> {
         let claims = &mut self.due_claims;
-        if claims.asked.is_some() {
+        if let Some(asked) = &mut claims.asked {
+            if asked.late_at() <= now && !std::mem::replace(&mut asked.was_late, true) {
+                self.stored.read_by(NOW);
+            }
             return None;
         }
         if let Some(i) = claims.lost.iter().position(|lost| lost.repeat_at <= now) {
             let mut asked = claims.lost.remove(i);
             asked.request.is_repeated = true;
+            (asked.sent_at, asked.was_late) = (now, false);
             return Some(claims.asked.insert(asked).request);
         }
         // Only for as many as are known: the capacity is reserved until the reply comes.
-        let known = match claims.has_more {
-            true => room.div_ceil(2),
-            false if claims.first_turn().is_none_or(|turn| turn > now) => 0,
-            false => claims.known(now),
+        let known = match claims.more_since {
+            Some(_) => room.div_ceil(2),
+            None if claims.first_turn().is_none_or(|turn| turn > now) => 0,
+            None => claims.known(now),
         };
+        claims.is_known = claims.more_since.is_none();
         let limit = room.min(known).min(claims.window.size());
         if limit == 0 {
             return None;
         }
         let gathers_since = *claims.gathers_since.get_or_insert(now);
-        let few = (claims.has_more || limit < known) && 2 * limit < claims.last;
+        let few = (claims.more_since.is_some() || limit < known) && 2 * limit < claims.last;
         if few && now < saturating_add(gathers_since, GATHER) {
             return None;
         }
@@ -115,18 +149,20 @@ impl Planner {
         claims.last = limit;
         let request = DueRequest { claim_id: self.next_claim_id, limit, is_repeated: false };
         self.next_claim_id = self.next_claim_id.wrapping_add(1);
-        claims.asked = Some(Asked { request, repeat_at: now, wait: MIN_BACKOFF, losses: 0 });
+        let (sent_at, repeat_at, wait) = (now, now, MIN_BACKOFF);
+        let asked = Asked { request, sent_at, was_late: false, repeat_at, wait, losses: 0 };
+        claims.asked = Some(asked);
         Some(request)
     }
 
     /// The time of the next query, and whether it waits for capacity.
     pub(super) fn query_at(&self, now: Time, room: usize) -> (Option<Time>, bool) {
         let claims = &self.due_claims;
-        if claims.asked.is_some() {
-            return (None, false);
+        if let Some(asked) = &claims.asked {
+            return (Some(asked.late_at()).filter(|_| !asked.was_late), false);
         }
         let repeat_at = claims.lost.iter().map(|lost| lost.repeat_at).min();
-        let at = if claims.has_more { Some(NOW) } else { claims.first_turn() };
+        let at = claims.more_since.map_or_else(|| claims.first_turn(), |_| Some(NOW));
         let (at, waits) = match at {
             Some(at) if at <= now && room == 0 => (None, true),
             Some(at) if at <= now => {
@@ -149,7 +185,7 @@ impl Planner {
 
     /// `true` while a query has something to claim: a search would find the same schedules.
     pub(crate) fn knows_due(&self) -> bool {
-        self.due_claims.known(self.now) > 0
+        self.due_claims.known(self.now) > 0 && self.due_claims.late_since(self.now).is_none()
     }
 
     /// `true` if other nodes have claimed a part of what the last query was for. A search at once would
@@ -160,11 +196,12 @@ impl Planner {
 
     /// `true` while due schedules are claimed by queries: a search would find the same ones.
     pub(crate) fn is_claiming_due(&self) -> bool {
-        self.due_claims.has_more || self.due_claims.asked.is_some()
+        self.due_claims.more_since.is_some() || self.due_claims.asked.is_some()
     }
 
     /// Notes what a query has claimed at this time.
-    fn count_claimed(&mut self, request: DueRequest, count: usize, now: Time) {
+    /// `last`: the due time of the last of them.
+    fn count_claimed(&mut self, request: DueRequest, count: usize, last: Option<Time>, now: Time) {
         // A repetition does not show how much there was to claim.
         if request.is_repeated {
             return;
@@ -174,6 +211,10 @@ impl Planner {
         if count < request.limit {
             claims.is_crowded = false;
             claims.exhaust(now);
+            // No other node has claimed the rest: it needs claims of its own.
+            if claims.ranking.is_alone() && claims.is_known {
+                self.stored.read_by(NOW);
+            }
             return;
         }
         let mut left = count;
@@ -190,7 +231,8 @@ impl Planner {
                 }
             }
         }
-        claims.has_more = claims.is_crowded && claims.known(now) == 0;
+        let has_more = claims.is_crowded && claims.known(now) == 0;
+        claims.more_since = has_more.then_some(last.unwrap_or(now));
     }
 
     /// Applies the reply to the query that is on its way. Returns the runs to start.
@@ -205,7 +247,11 @@ impl Planner {
         let (request, is_doubtful) = (asked.request, asked.is_doubtful());
         let ClaimedDue { claimed, .. } = reply;
         self.due_claims.window.answered(claimed.len());
-        self.count_claimed(request, claimed.len(), now);
+        let due_at = |(state, claimed): &(JobState, Claimed)| {
+            state.leases.iter().find(|lease| lease.fence == claimed.fence).map(|one| one.due_at)
+        };
+        let last = claimed.iter().filter_map(due_at).max();
+        self.count_claimed(request, claimed.len(), last, now);
         let mut starts = Vec::with_capacity(claimed.len());
         for (state, claimed) in claimed {
             let spec = match self.by_name.get(state.name.as_str()) {

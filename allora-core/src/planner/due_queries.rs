@@ -24,6 +24,10 @@ const MAX_TURNS: usize = 8;
 
 const MILLI: Duration = Duration::from_millis(1);
 
+/// The time without a reply after which what a query is for is searched and claimed by other requests,
+/// too: it may have been lost on its way to the store.
+const LATE: Duration = Duration::from_secs(1);
+
 /// A query that finds and claims, to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueRequest {
@@ -51,8 +55,12 @@ pub(super) struct DueClaims {
     pub(super) has_many_kinds: bool,
     /// The last search did not return all that was due.
     pub(super) is_crowded: bool,
-    /// There is more than is known.
-    pub(super) has_more: bool,
+    /// There is more than is known, and none of it was due before this time.
+    pub(super) more_since: Option<Time>,
+    /// The last query was for schedules that were found, or are the next ones of what was claimed.
+    pub(super) is_known: bool,
+    /// The searches have no reply: queries claim what they would find.
+    pub(super) is_blind: bool,
     /// The store's time of the last query that claimed all that it could.
     pub(super) exhausted_at: Option<Time>,
     /// The last query claimed less than it could have, because other nodes claim, too.
@@ -95,6 +103,12 @@ impl DueClaims {
         due.map(|(_, group)| group.count).sum()
     }
 
+    /// The time at which a query was sent that has no reply for long.
+    pub(super) fn late_since(&self, now: Time) -> Option<Time> {
+        let late = self.asked.as_ref().filter(|asked| asked.late_at() <= now);
+        late.map(|asked| asked.sent_at)
+    }
+
     /// The first time at which it is this node's turn to claim what is due.
     pub(super) fn first_turn(&self) -> Option<Time> {
         let turn = |(due_at, group): (&Time, &DueGroup)| {
@@ -107,9 +121,24 @@ impl DueClaims {
         times.flat_map(|times| times.iter().take(MAX_TURNS).map(turn)).min()
     }
 
+    /// The number of schedules for which a query with this capacity claims before anything that is due
+    /// at `at`; at the same time, if `has_precedence`.
+    pub(super) fn before(&self, at: Time, has_precedence: bool, room: usize) -> usize {
+        let is_before = |due_at: Time| due_at < at || has_precedence && due_at == at;
+        let count = match self.more_since {
+            Some(since) if is_before(since) => room.div_ceil(2),
+            Some(_) => 0,
+            None => {
+                let times = self.found.range(..=at).chain(self.next.range(..=at));
+                times.filter(|(due_at, _)| is_before(**due_at)).map(|(_, group)| group.count).sum()
+            }
+        };
+        count.min(self.window.size())
+    }
+
     /// No query claims what is due by now and still there.
     pub(super) fn exhaust(&mut self, now: Time) {
-        (self.has_more, self.exhausted_at) = (false, Some(now));
+        (self.more_since, self.exhausted_at) = (None, Some(now));
         let after = saturating_add(now, MILLI);
         self.found = self.found.split_off(&after);
         self.next = self.next.split_off(&after);
@@ -129,6 +158,9 @@ pub(crate) struct LeftLease {
 /// A query without a reply.
 pub(super) struct Asked {
     pub(super) request: DueRequest,
+    pub(super) sent_at: Time,
+    /// A search was asked for because it is late.
+    pub(super) was_late: bool,
     /// The time at which it is repeated, if its reply was lost.
     pub(super) repeat_at: Time,
     pub(super) wait: Duration,
@@ -137,6 +169,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// The time from which it is late.
+    pub(super) fn late_at(&self) -> Time {
+        saturating_add(self.sent_at, LATE)
+    }
+
     pub(super) fn is_doubtful(&self) -> bool {
         self.losses > 0
     }

@@ -18,7 +18,7 @@ use crate::{
     name::key_record,
     time::{Time, saturating_add, since},
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// The part of that lease that a claim of the occurrence needs.
 const HEADROOM: Duration = Duration::from_secs(1);
@@ -59,12 +59,27 @@ impl Slot {
         }
     }
 
+    /// `true` if a busy key is to be asked for again, for the same occurrence.
+    fn asks_again(&self, due_at: Time, limit: u32, now: Time) -> bool {
+        self.key().is_some_and(|key| {
+            let is_time = matches!(key.state, KeyState::Busy { ask_at } if ask_at <= now);
+            is_time && (key.claim.due_at, key.claim.limit) == (due_at, limit)
+        })
+    }
+
     /// The time at which the key is asked for again, or the longest wait is over.
     fn ask_by(&self, ask_at: Time) -> Time {
         let since = self.key().and_then(|key| key.claim.since);
         let over = since.zip(self.spec.settings.max_key_wait);
         over.map_or(ask_at, |(since, longest)| saturating_add(since, longest).min(ask_at))
     }
+}
+
+/// The first jobs of this node in the line for each key, at the last tick in which one was to ask again.
+#[derive(Default)]
+pub(super) struct KeyLines {
+    tick: u64,
+    first: HashMap<Arc<str>, Vec<(Time, Arc<str>)>>,
 }
 
 impl Planner {
@@ -96,6 +111,18 @@ impl Planner {
             return KeyStep::Go;
         };
         let is_claim = matches!(decision, Decision::Claim { .. });
+        if is_claim
+            && slot.asks_again(due_at, setting.limit, now)
+            && !self.is_first_in_line(id, now)
+        {
+            let ask_at = saturating_add(now, ASK_AGAIN);
+            let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
+            if let Some(key) = slot.key_mut() {
+                key.state = KeyState::Busy { ask_at };
+            }
+            return KeyStep::Later(slot.ask_by(ask_at));
+        }
+        let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
         if let Some(key) = slot.key_mut() {
             let limit = key.claim.limit;
             match (key.state, decision) {
@@ -262,6 +289,46 @@ impl Planner {
         }
         key.state = KeyState::Busy { ask_at: saturating_add(now, poll.min(ASK_AGAIN)) };
         self.look_again(id);
+    }
+
+    /// `true` unless a busy key is to be asked for again, and as many other jobs of this node as may hold
+    /// it come before this one: it has its turn after them, and asking for it before changes nothing.
+    fn is_first_in_line(&mut self, id: SlotId, now: Time) -> bool {
+        let key = self.slots.get(id).and_then(Slot::key).filter(|key| key.is_busy());
+        let Some(KeyClaim { record, limit, .. }) = key.map(|key| &key.claim) else { return true };
+        let (record, limit) = (record.clone(), *limit as usize);
+        let Some(place) = key.map(|key| key.claim.place()) else { return true };
+        if self.key_lines.tick != self.tick {
+            self.key_lines = KeyLines { tick: self.tick, first: self.first_in_lines(now) };
+        }
+        let first = self.key_lines.first.get(&record);
+        first.is_none_or(|first| first.iter().filter(|one| **one < place).count() < limit)
+    }
+
+    /// The first places of the jobs of this node that wait for each key, as many as may hold it. Those
+    /// about which nothing can be asked soon keep no other from asking.
+    fn first_in_lines(&self, now: Time) -> HashMap<Arc<str>, Vec<(Time, Arc<str>)>> {
+        let soon = saturating_add(now, 2 * ASK_AGAIN);
+        let mut lines: HashMap<Arc<str>, (u32, Vec<_>)> = HashMap::new();
+        for id in &self.keyed {
+            let asks_soon = |slot: &&Slot| {
+                slot.exchange.is_idle()
+                    && matches!(slot.phase, Phase::Known(_))
+                    && slot.wake_at.is_some_and(|at| at <= soon)
+                    && !self.failing.contains(*id)
+            };
+            let slot = self.slots.get(*id).filter(asks_soon);
+            let Some(key) = slot.and_then(Slot::key).filter(|key| key.is_busy()) else { continue };
+            let (limit, line) = lines.entry(key.claim.record.clone()).or_default();
+            *limit = key.claim.limit.max(*limit);
+            line.push(key.claim.place());
+        }
+        let first = lines.into_iter().map(|(record, (limit, mut line))| {
+            line.sort_unstable();
+            line.truncate(limit as usize);
+            (record, line)
+        });
+        first.collect()
     }
 
     /// A place of the key with this record may be free: the first waiting jobs of this node ask for

@@ -4,13 +4,24 @@ use super::wake_up::recheck;
 use crate::{
     backend::{JobState, Lease, NextRun, Occurrence, OnExpiry},
     record::TOMBSTONE,
-    time::{Time, saturating_add},
+    time::{Time, from_millis, saturating_add},
 };
 use std::time::Duration;
 
 /// The time after which a job that waits for a time of a clock that was ahead is read again: it may have
 /// been reset, in a store without notifications.
 const AHEAD_RECHECK: Duration = Duration::from_secs(20);
+
+/// The interval at which a paused job with an occurrence that is held back is read again, while nothing
+/// tells when it is resumed.
+const HELD_BACK: Duration = Duration::from_millis(1_500);
+
+/// The next of the times that are so far from each other: jobs that wait share their requests.
+fn on_grid(after: Time, step: Duration) -> Time {
+    let step = i64::try_from(step.as_millis()).unwrap_or(i64::MAX).max(1);
+    let next = after.timestamp_millis().div_euclid(step).saturating_add(1).saturating_mul(step);
+    from_millis(next).unwrap_or(after)
+}
 
 /// The current state as of the last reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,15 +177,20 @@ impl Known {
     }
 
     /// The time at which the record is read again, although nothing is due by what is known: a
-    /// paused schedule's when an occurrence is held back, after 20 s if its times are those of a clock
-    /// that was ahead, any other's before a tombstone could expire unseen.
-    pub(crate) fn recheck_at(&self, poll: Duration) -> Time {
+    /// paused schedule's when an occurrence is held back, and soon after that if `is_told` is `false`,
+    /// because no notification says that it is resumed; after 20 s if its times are those of a clock
+    /// that was ahead; any other's before a tombstone could expire unseen.
+    pub(crate) fn recheck_at(&self, poll: Duration, is_told: bool) -> Time {
         if self.is_ahead {
             return saturating_add(self.as_of, AHEAD_RECHECK);
         }
         let longest = saturating_add(self.as_of, TOMBSTONE / 2);
-        let held_back = self.cursor.filter(|_| self.paused);
-        held_back.map_or(longest, |next| recheck(next.due_at, self.as_of, poll).min(longest))
+        let Some(next) = self.cursor.filter(|_| self.paused) else { return longest };
+        let at = match is_told || next.due_at > self.as_of {
+            true => recheck(next.due_at, self.as_of, poll),
+            false => on_grid(self.as_of, HELD_BACK.min(poll)),
+        };
+        at.min(longest)
     }
 
     /// Applies a move of the cursor, when nothing else is known to wait.

@@ -145,7 +145,7 @@ impl Planner {
         let turn = self.turn_of(slot);
         let mut at = known.wants_attention().map(|at| saturating_add(at, turn));
         if !slot.is_stored() {
-            let recheck_at = known.recheck_at(self.poll);
+            let recheck_at = known.recheck_at(self.poll, self.is_told);
             at = Some(at.map_or(recheck_at, |at| at.min(recheck_at)));
         }
         let at = slot.with_key(at);

@@ -8,6 +8,7 @@ use super::{
     due_queries::DueClaims,
     failing::Failing,
     key::KeyRelease,
+    keys::KeyLines,
     mark::Watch,
     own_claims::OwnClaims,
     shares::Shares,
@@ -62,6 +63,7 @@ pub(crate) struct Planner {
     pub(super) removed: Vec<JobSpec>,
     /// The slots that hold a concurrency key, or wait for one.
     pub(super) keyed: BTreeSet<SlotId>,
+    pub(super) key_lines: KeyLines,
     /// The jobs whose active runs their next occurrence replaces. Some may be gone.
     pub(super) replacing: BTreeSet<SlotId>,
     /// The jobs in code that wait for times of a clock that was ahead.
@@ -98,6 +100,8 @@ pub(crate) struct Planner {
     pub(super) store_timeout: Duration,
     /// The time for which a due occurrence waits for a node that can run its stored definition.
     pub(super) abandoned_after: Duration,
+    /// Notifications tell what changes in the store.
+    pub(super) is_told: bool,
     /// The node had capacity for another run at the last tick.
     pub(super) has_room: bool,
     /// The number of attempts beyond the retry policy for runs without a result.
@@ -198,6 +202,7 @@ impl Planner {
             walking: 0,
             removed: Vec::new(),
             keyed: BTreeSet::new(),
+            key_lines: KeyLines::default(),
             replacing: BTreeSet::new(),
             ahead: AheadJobs::default(),
             releases: Vec::new(),
@@ -221,6 +226,7 @@ impl Planner {
             lost_after,
             store_timeout: STORE_TIMEOUT,
             abandoned_after: MINUTE,
+            is_told: true,
             has_room: true,
             extra_attempts: EXTRA_ATTEMPTS,
             every_node: None,
@@ -331,6 +337,11 @@ impl Planner {
     /// Sets the requests that are on their way, for the next tick.
     pub(crate) fn set_on_way(&mut self, on_way: OnWay) {
         self.on_way = on_way;
+    }
+
+    /// Sets whether notifications tell what changes in the store.
+    pub(crate) fn set_told(&mut self, is_told: bool) {
+        self.is_told = is_told;
     }
 
     /// The number of unresolved claims.

@@ -9,6 +9,7 @@ mod adopted;
 mod ahead;
 mod ask;
 mod backlog;
+mod broken;
 mod capacity;
 mod congestion_window;
 mod contention;

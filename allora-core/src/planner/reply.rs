@@ -236,18 +236,13 @@ impl Planner {
             slot.was_not_refused();
             return;
         }
-        let is_write = match asked {
+        let is_refused = match asked {
             // A repetition was planned before the record was known.
             RequestAction::Claim(pending) => pending.lease_end.is_none(),
-            RequestAction::Advance(_)
-            | RequestAction::Replace(_)
-            | RequestAction::Reap
-            | RequestAction::GiveUp(_) => true,
-            _ => false,
+            action => action.is_write(),
         };
-        if is_write {
-            let rare = slot.rare.get_or_insert_default();
-            rare.refused = rare.refused.saturating_add(1);
+        if is_refused {
+            slot.was_refused();
         }
         // The first rejection returned the current state, which changes the next request.
         let refused = slot.rare.as_ref().map_or(0, |rare| rare.refused);
@@ -267,6 +262,10 @@ impl Planner {
         for request in requests.iter().filter(|request| !request.is_about_mark()) {
             self.failing.failed(request.slot, now);
             events.extend(self.ahead.is_read(request.slot));
+            // The read that comes before the next attempt may be answered each time.
+            if let Some(slot) = self.slots.get_mut(request.slot).filter(|_| request.is_write()) {
+                slot.was_refused();
+            }
         }
         self.on_lost_replies(requests, now, events);
     }

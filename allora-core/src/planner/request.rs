@@ -83,6 +83,19 @@ pub(super) enum MarkAction {
     },
 }
 
+impl RequestAction {
+    /// `true` if it changes the record of a job whose occurrence is not claimed with it.
+    pub(super) fn is_write(&self) -> bool {
+        matches!(
+            self,
+            RequestAction::Advance(_)
+                | RequestAction::Replace(_)
+                | RequestAction::Reap
+                | RequestAction::GiveUp(_)
+        )
+    }
+}
+
 /// A run to start.
 pub(crate) struct Start {
     pub(crate) slot: SlotId,
@@ -163,6 +176,11 @@ impl Request {
     /// `true` if it is about the mark. Nothing waits for its reply.
     pub(super) fn is_about_mark(&self) -> bool {
         matches!(self.action, RequestAction::Mark(_))
+    }
+
+    /// `true` if it changes the record of a job whose occurrence is not claimed with it.
+    pub(super) fn is_write(&self) -> bool {
+        self.action.is_write()
     }
 
     /// `true` if it is about the record of a concurrency key.

@@ -289,6 +289,12 @@ impl Slot {
         }
     }
 
+    /// The store has rejected its last request, or returned the record as due.
+    pub(crate) fn was_refused(&mut self) {
+        let rare = self.rare.get_or_insert_default();
+        rare.refused = rare.refused.saturating_add(1);
+    }
+
     /// The last time at which the store may carry out a claim that is sent now. It is not before the
     /// store's time in the last reply about the job, and a claim that was refused gets longer: a wrong
     /// estimate of the store's clock refuses a claim once.

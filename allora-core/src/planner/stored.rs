@@ -6,7 +6,6 @@ use super::{
     slot::{Origin, Phase, Slot},
     slot_id::SlotId,
     wake_up::NOW,
-    working_set::{WAITING, resumed},
 };
 use crate::{
     backend::{Cursor, JobState, Reply},
@@ -16,7 +15,7 @@ use crate::{
     stored::{Route, Routed},
     time::{Time, saturating_add},
 };
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// A schedule that is due within this time keeps its slot. It is more than the range of a search.
 const SOON: Duration = Duration::from_secs(2);
@@ -49,9 +48,7 @@ impl Planner {
         let Self { shares, by_name, stored, .. } = self;
         let is_new = |state: &&JobState| {
             let name = state.name.as_str();
-            !state.kind.is_empty()
-                && !by_name.contains_key(name)
-                && !stored.broken.contains_key(name)
+            !state.kind.is_empty() && !by_name.contains_key(name) && !stored.broken.contains(name)
         };
         shares.divide(found.iter().filter(is_new), is_full);
     }
@@ -103,7 +100,8 @@ impl Planner {
         self.know(id, state, now, events);
     }
 
-    /// The code for it. Reports each generation that no node can run once.
+    /// The code for it. Reports each generation that this node cannot run once, unless there are very
+    /// many.
     pub(super) fn routed(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
         let route = self.stored.route.as_ref()?;
         let name: Arc<str> = state.name.as_str().into();
@@ -111,34 +109,32 @@ impl Planner {
             Some(reason) => Event::JobUnreadable { name: name.clone(), reason: reason.clone() },
             None => match route(state) {
                 Routed::Here(spec) => {
-                    if self.stored.broken.remove(&name).is_some_and(|why| why != WAITING) {
-                        events.push(Event::JobResumed { name });
-                    }
+                    self.stored.broken.is_mended(&name, events);
                     return Some(spec);
                 }
                 Routed::Elsewhere => return None,
                 Routed::Later => {
-                    self.stored.waits_for_calendar(name, events);
+                    self.stored.broken.waits(name);
                     return None;
                 }
                 Routed::Broken(reason) => Event::JobInvalid { name: name.clone(), reason },
             },
         };
-        if self.stored.is_newly_broken(name, state.generation, events) {
+        if self.stored.broken.found(name, state.generation) {
             events.push(event);
         }
         None
     }
 
-    /// Ends the reports of the stored schedules that no node could run and that a search for
-    /// everything due does not find any more: they were deleted, paused or repaired.
-    pub(crate) fn found_all(&mut self, found: &[JobState], events: &mut Vec<Event>) {
-        if self.stored.broken.is_empty() {
-            return;
-        }
-        let found: HashSet<&str> = found.iter().map(|state| state.name.as_str()).collect();
-        let ended = self.stored.broken.extract_if(|name, _| !found.contains(&**name));
-        events.extend(ended.filter_map(resumed));
+    /// A search for everything due begins.
+    pub(crate) fn begin_sweep(&mut self) {
+        self.stored.broken.begin_sweep();
+    }
+
+    /// A search for everything due, which may have had several pages, has found the last of it. Returns
+    /// the number of stored schedules among it that this node cannot run.
+    pub(crate) fn end_sweep(&mut self, events: &mut Vec<Event>) -> usize {
+        self.stored.broken.end_sweep(events)
     }
 
     /// A calendar that this node has read is new, changed or gone: the code for each stored schedule is
@@ -168,7 +164,7 @@ impl Planner {
             | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
             // A query has claimed it, and claims its next occurrence, too.
             (Reply::Accepted, Some(Cursor::To(Some(next))))
-                if run.slot == SlotId::NONE && next.due_at <= saturating_add(self.now, SOON) =>
+                if run.slot == SlotId::NONE && self.is_claimed_by_query(next.due_at, SOON) =>
             {
                 self.claim_by_query(next.due_at, run.window);
             }

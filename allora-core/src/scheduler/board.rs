@@ -8,8 +8,8 @@ use crate::{
     backend::{JobState, Outcome},
     event::Event,
     health::{
-        DataMismatch, JobProblem, JobStatus, KeyWait, Notifications, Place, ProblemReason,
-        UnhandledKind,
+        DataMismatch, InvalidSchedules, JobProblem, JobStatus, KeyWait, Notifications, Place,
+        ProblemReason, UnhandledKind,
     },
     job::Placement,
     planner::PlannedJob,
@@ -65,6 +65,7 @@ pub(super) struct Conditions {
     pub(super) problems: BTreeMap<Arc<str>, Arc<JobProblem>>,
     pub(super) kinds: BTreeMap<String, UnhandledKind>,
     pub(super) mismatches: BTreeMap<Arc<str>, DataMismatch>,
+    pub(super) invalid_schedules: Option<InvalidSchedules>,
     /// The overdue occurrences at the watcher's last look, ordered by name.
     pub(super) overdue: Vec<(Arc<str>, Time)>,
     /// The nodes of the store at the registry's last look.
@@ -171,6 +172,13 @@ impl Board {
         self.conditions().problems.insert(name.clone(), Arc::new(problem));
     }
 
+    /// Publishes the present number of the schedules that this node cannot run.
+    pub(super) fn count_invalid(&self, count: usize) {
+        if let Some(invalid) = &mut self.conditions().invalid_schedules {
+            invalid.count = count;
+        }
+    }
+
     fn observe_node(&self, event: &Event, now: impl FnOnce() -> Time) {
         match event {
             Event::DurabilityWarning { what } => {
@@ -205,6 +213,12 @@ impl Board {
             Event::KindHandled { kind } => {
                 self.conditions().kinds.remove(&**kind);
             }
+            Event::SchedulesInvalid { count, example } => {
+                let (count, example, since) = (*count, example.to_string(), now());
+                let invalid = InvalidSchedules { count, example, since };
+                self.conditions().invalid_schedules = Some(invalid);
+            }
+            Event::SchedulesResumed => self.conditions().invalid_schedules = None,
             _ => {}
         }
     }

@@ -95,7 +95,8 @@ impl Builder {
     }
 
     /// Sets the interval at which the store is read even without a notification. Default: 5 s.
-    /// Range: 100 ms to 1 h.
+    /// Range: 100 ms to 1 h. A store that has no notifications, or does not send them, is searched each
+    /// 1.5 s if this is longer.
     pub fn poll_interval(mut self, every: Duration) -> Self {
         self.config.poll_interval = every;
         self

@@ -43,6 +43,10 @@ use std::{
 /// The part of the store's time limit after which a request does not keep others waiting.
 const PATIENCE: u32 = 8;
 
+/// The longest interval between searches while no notification tells what has changed: an occurrence
+/// that an operator resumes or triggers starts within two seconds.
+const WITHOUT_NOTIFICATIONS: Duration = Duration::from_millis(1_500);
+
 /// The delay of a timer that is reported.
 const TIMER_DELAYED: Duration = Duration::from_secs(1);
 
@@ -164,7 +168,9 @@ impl Claimer {
             self.first_read().await?;
         }
         if self.has_failed {
-            self.probe().await?;
+            // The extensions and ends of this node's runs go before claims of the same jobs, which would
+            // record these runs as lost, or as expired.
+            self.driver.hold_overdue();
         }
         while let Some(notification) = self.subscription.take() {
             self.on_notification(notification);
@@ -253,16 +259,6 @@ impl Claimer {
         Ok(())
     }
 
-    /// After a request that was lost: a read of the clock shows if the store answers at all. If so, the
-    /// extensions and ends of this node's runs go before claims of the same jobs, which would record
-    /// these runs as lost, or as expired.
-    async fn probe(&mut self) -> Result {
-        self.read_clock().await?;
-        self.driver.hold_overdue();
-        self.has_failed = false;
-        Ok(())
-    }
-
     fn on_notification(&mut self, notification: Notification) {
         if let Notification::Cancel(name) = &notification {
             self.node.extend_now(name);
@@ -287,6 +283,7 @@ impl Claimer {
 
     fn plan(&mut self) -> (Tick, ReadScope, Time) {
         self.driver.on_way = self.requests.load();
+        self.driver.planner.set_told(self.subscription.is_on());
         let (turn, now) = self.driver.tick();
         // Before the other claimer is polled, which would take the same capacity.
         self.count_claims();
@@ -298,11 +295,13 @@ impl Claimer {
         let is_at_limit = |kind| self.driver.planner.is_at_limit(kind);
         self.search.leave_out(limits.map(is_at_limit).collect());
         if let Some(look_at) = self.driver.planner.forgotten_due() {
-            self.search.by(look_at);
+            self.search.stored_by(look_at);
         }
         let poll = mono >= self.poll_at;
-        // The rest of what is due can wait until the known part is sent.
-        let find = self.search.is_due(now, mono) && !turn.more && self.may_search(mono);
+        // The rest of what is due can wait until the known part is sent, or has a place. But what is due
+        // next comes before what follows it.
+        let is_known = turn.more && !turn.full || turn.full && self.search.has_enough();
+        let find = self.search.is_due(now, mono) && !is_known && self.may_search(turn.full, mono);
         let kinds = self.search.kinds_at().is_some_and(|at| at <= mono);
         let scope = match poll || find || kinds {
             true if self.search.has_begun() => ReadScope::No,
@@ -313,14 +312,23 @@ impl Claimer {
         (turn, scope, now)
     }
 
+    /// The time of the next poll, after one or after a search.
+    fn next_poll(&self) -> Instant {
+        let interval = self.node.config.poll_interval;
+        let is_told = self.subscription.is_on() || !self.search.is_on();
+        let interval = if is_told { interval } else { interval.min(WITHOUT_NOTIFICATIONS) };
+        later(self.node.runtime.now(), interval)
+    }
+
     /// `false` if queries claim what a search has found, until the next poll; and before this time.
-    fn may_search(&self, mono: Instant) -> bool {
-        !self.driver.planner.knows_due() && self.search_from() <= mono
+    fn may_search(&self, is_full: bool, mono: Instant) -> bool {
+        !self.driver.planner.knows_due() && self.search_from(is_full) <= mono
     }
 
     /// The earliest time of the next search, except by polling.
-    fn search_from(&self) -> Instant {
-        self.pace.next(self.driver.planner.is_claiming_due(), self.node.config.poll_interval)
+    fn search_from(&self, is_full: bool) -> Instant {
+        let is_busy = is_full || self.driver.planner.is_claiming_due();
+        self.pace.next(is_busy, self.node.config.poll_interval)
     }
 
     /// Sleeps until the next tick: something is due, a notification or a reply comes, or capacity is
@@ -364,10 +372,11 @@ impl Claimer {
             return None;
         }
         let mono = self.node.runtime.now();
-        let find_in = (!turn.full).then(|| self.search.due_in(now, mono)).flatten();
+        let is_known = turn.full && self.search.has_enough();
+        let find_in = (!is_known).then(|| self.search.due_in(now, mono)).flatten();
         let find_at = find_in.map(|span| later(mono, span));
         let find_at = find_at.filter(|_| !self.driver.planner.knows_due());
-        let find_at = find_at.map(|at| at.max(self.search_from()));
+        let find_at = find_at.map(|at| at.max(self.search_from(turn.full)));
         let times = find_at.into_iter().chain(self.search.kinds_at());
         Some(times.fold(self.poll_at, Instant::min))
     }
@@ -403,7 +412,7 @@ impl Claimer {
                 if !asked {
                     self.read_clock().await?;
                 }
-                self.poll_at = later(self.node.runtime.now(), self.node.config.poll_interval);
+                self.poll_at = self.next_poll();
             }
             ReadScope::Poll | ReadScope::No => {}
         }
@@ -474,7 +483,7 @@ impl Claimer {
     /// The store has answered: an outage is over.
     fn was_answered(&mut self) {
         self.answered_at = Some(self.node.runtime.now());
-        self.wait = MIN_BACKOFF;
+        (self.wait, self.has_failed) = (MIN_BACKOFF, false);
     }
 
     fn on_applied(
@@ -524,8 +533,7 @@ impl Claimer {
     /// Applies the replies to a search. A failure delays the next search, and no claim.
     fn on_found(&mut self, reply: Reply) {
         let node = self.node.clone();
-        let Reply { kinds, due, limit, number, is_whole, has_stored, wall } = reply;
-        self.pace.ends(node.runtime.now());
+        let Reply { kinds, due, limit, number, is_whole, has_stored, is_first, wall } = reply;
         match kinds {
             Some(Ok(kinds)) => self.search.learn_kinds(&node, &kinds),
             Some(Err(error)) => {
@@ -539,20 +547,27 @@ impl Claimer {
             Err(error) => {
                 node.store_failed(Part::Search, error);
                 self.poll_at = self.search.failed(&node);
+                let now = node.now(&node.shared());
+                self.driver.planner.on_failed_search(now);
                 return;
             }
         };
-        self.poll_at = later(node.runtime.now(), node.config.poll_interval);
+        self.pace.ends(node.runtime.now());
+        self.poll_at = self.next_poll();
         self.compare_clocks(wall, due.now);
         node.store_answered(Part::Search);
         if !self.has_failed {
             self.answered(&[]);
         }
         self.driver.take_inputs();
+        let records = due.found.len();
+        let is_full = records >= limit;
         if has_stored {
             let kinds = self.search.stored_kinds(&node).count();
-            let is_full = due.found.len() >= limit;
-            self.driver.planner.on_search(is_full, kinds);
+            if is_first {
+                self.driver.planner.begin_sweep();
+            }
+            self.driver.planner.on_search(is_full, is_first, kinds);
             self.driver.planner.divide(&due.found, is_full);
         }
         let mut events = Vec::new();
@@ -561,17 +576,17 @@ impl Claimer {
             let now = whole_millis(due.now);
             is_new |= self.driver.planner.found(state, number, now, &mut events);
         }
-        if is_whole && due.found.len() < limit {
-            self.driver.planner.found_all(&due.found, &mut events);
-        }
+        let invalid = (has_stored && is_whole && !is_full)
+            .then(|| self.driver.planner.end_sweep(&mut events));
         node.emit(events);
-        let records = due.found.len();
-        let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
-        let is_full = records >= limit;
+        if let Some(count) = invalid {
+            node.board.count_invalid(count);
+        }
         let (now, next_due) = (due.now, due.next_due);
         let claimed_at = self.driver.planner.claims_found_at(records);
         let claimed_at = claimed_at.filter(|_| has_stored && next_due.is_some());
         let left_until = self.driver.planner.left_until();
+        let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
         let found =
             Found { now, next_due, records, of_code, is_full, is_new, claimed_at, left_until };
         self.search.answered(&node, found, self.driver.planner.is_losing());

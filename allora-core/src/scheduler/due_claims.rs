@@ -27,8 +27,9 @@ use std::{
 /// The operation's name in errors.
 const OP: &str = "claim_due";
 
-/// The number of repetitions that do not wait for other requests.
-const REPETITIONS: u32 = 2;
+/// The number of repetitions that do not wait for other requests. What a query has claimed that is lost
+/// more often is released, and claimed again.
+const REPETITIONS: u32 = 5;
 
 /// At most one query.
 #[derive(Default)]

@@ -162,6 +162,7 @@ impl Node {
             key_waits,
             unhandled_kinds: conditions.kinds.into_values().collect(),
             data_mismatches: conditions.mismatches.into_values().collect(),
+            invalid_schedules: conditions.invalid_schedules,
             nodes,
             unmatched_labels: fleet.unmatched_labels().into_keys().map(str::to_owned).collect(),
             conditions: program,
@@ -187,6 +188,9 @@ impl Node {
         }
         let mismatches = conditions.mismatches.values().take(8);
         lines.extend(mismatches.map(|one| format!("kind {}: its data does not fit", one.kind)));
+        if let Some(invalid) = &conditions.invalid_schedules {
+            lines.push(format!("schedules: {} cannot be run", invalid.count));
+        }
         let problems = conditions.problems.values().take(8);
         lines.extend(problems.map(|one| format!("job {}: {}", one.name, one.reason.word())));
         lines

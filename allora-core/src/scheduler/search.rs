@@ -5,7 +5,7 @@ use super::{
     monotonic::later,
     node::Node,
     side_request::SideRequest,
-    store_request::{MIN_BACKOFF, within},
+    store_request::{MAX_BACKOFF, MIN_BACKOFF, within},
 };
 use crate::{
     backend::{Due, DueQuery, Preferred, TimeSource},
@@ -28,16 +28,19 @@ const FOUND: usize = 1_000;
 /// The number of offsets at which a search may begin when other nodes work on what is due.
 const PLACES: usize = 8;
 
-/// The wait after a search that found records and nothing new to do; doubled each time, up to the
-/// poll interval.
+/// The wait after a search that found records and nothing new to do; doubled each time, up to
+/// [`LONGEST`].
 const FRUITLESS: Duration = Duration::from_millis(50);
 
-/// The longest time between searches that find nothing new, while schedules are left to other nodes, which
-/// may have died. Each search also reads what this node knows.
-const LEFT: Duration = Duration::from_secs(1);
+/// The longest wait between searches that find nothing new. Each search reads again what this node
+/// knows; but what is due next is searched [`AHEAD`], and must not be found late.
+const LONGEST: Duration = AHEAD;
 
-/// The time for which searches follow each other at this interval, after one that shows stored schedules at
-/// work. When another node has completed a run, nobody else knows the next occurrence before it is found.
+/// The longest wait between two pages of jobs in code, which are of other services.
+const NEXT_PAGE: Duration = Duration::from_millis(500);
+
+/// The time for which searches follow each other at [`LONGEST`] at most, after one that shows stored
+/// schedules at work. When another node has completed a run, nobody else knows the next occurrence before it is found.
 const AT_WORK: Duration = Duration::from_secs(30);
 
 /// The shortest interval between two requests for the store's kinds.
@@ -48,13 +51,16 @@ pub(super) struct Search {
     is_on: bool,
     /// The search that is on its way.
     request: SideRequest<Reply>,
-    /// The time of the next search, by the store's clock.
-    at: Time,
     /// A stored schedule was to be due at the time of the search that is on its way.
     expects_some: bool,
-    /// The last time at which stored schedules were at work, and that of the search because of it.
+    /// The last time at which stored schedules were at work.
     at_work: Option<Time>,
-    again_at: Option<Time>,
+    /// What it asks for.
+    part: Part,
+    /// Both parts, while one search returns all of them that is due; otherwise the stored schedules.
+    stored: Sweep,
+    /// The jobs in code, while both parts are searched in turn.
+    code: Option<Sweep>,
     /// The number of due records that the next search leaves to other nodes.
     skip: usize,
     /// More is due than one search returns, and other nodes work on it, too.
@@ -65,29 +71,83 @@ pub(super) struct Search {
     /// The largest number of records of the next search, in addition to those in memory: halved
     /// when a search fails.
     limit: usize,
-    part: Part,
-    /// The due time of the first stored schedule after those found, if the parts are searched one
-    /// after the other.
-    next_stored: Option<Time>,
-    /// The time at which schedules that are left to other nodes are searched again.
-    left_until: Option<Time>,
-    fruitless: Fruitless,
     kinds: Kinds,
     /// The limited handlers without capacity, whose kinds are left out.
     left_out: Vec<bool>,
 }
 
-/// The part of the records that the next search asks for. A page that is full of records that this
-/// node has nothing to do with must not hide what comes after them.
+/// The part of the records that a search asks for. Where one page does not return all that is due, and
+/// has nothing for this node, the parts are searched in turn, page by page. So neither what cannot be
+/// run here nor the jobs in code of other services hide what comes after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     All,
-    /// The stored schedules.
     Stored,
-    /// The jobs in code, behind those that are known to be of other services.
-    Code {
-        skip: usize,
-    },
+    Code,
+}
+
+/// The pages of one part.
+#[derive(Clone, Copy, Debug)]
+struct Sweep {
+    /// The time of the next page, by the store's clock.
+    at: Time,
+    /// The number of due records before that page.
+    skip: usize,
+    /// A page of this sweep had something new.
+    has_new: bool,
+    /// It follows a sweep with something new, for what that may have passed over.
+    is_second: bool,
+    /// No page of this sweep has left out anything that was due.
+    is_whole: bool,
+    /// The last page was full of new work, which is due before everything that was not returned.
+    has_enough: bool,
+    fruitless: Fruitless,
+}
+
+impl Sweep {
+    /// A sweep that begins at once.
+    fn new() -> Self {
+        Self {
+            at: Time::MIN_UTC,
+            skip: 0,
+            has_new: false,
+            is_second: false,
+            is_whole: true,
+            has_enough: false,
+            fruitless: Fruitless::default(),
+        }
+    }
+
+    fn by(&mut self, at: Time) {
+        self.at = self.at.min(at);
+    }
+
+    fn is_due(&self, now: Time) -> bool {
+        self.at <= saturating_add(now, AHEAD)
+            && self.fruitless.until(now).is_none_or(|at| at <= now)
+    }
+
+    /// The time until the next page. Records are searched a little before they are due.
+    fn due_in(&self, now: Time) -> Duration {
+        let wait = self.fruitless.until(now).map_or(Duration::ZERO, |until| since(until, now));
+        since(self.at, now).saturating_sub(AHEAD).max(wait)
+    }
+
+    /// The last page has come. Returns whether it was not the first.
+    fn ends(&mut self, node: &Node, found: Found, has_new: bool) -> bool {
+        let Found { now, records, claimed_at, left_until, .. } = found;
+        (self.has_new, self.is_whole) = (false, true);
+        let longest = LONGEST.min(node.config.poll_interval);
+        if has_new {
+            self.fruitless = Fruitless::default();
+        } else if left_until.is_some() || records > 0 {
+            self.fruitless.again(now, longest);
+        }
+        if let Some(at) = claimed_at.or(left_until) {
+            self.by(saturating_add(at, AHEAD));
+        }
+        std::mem::take(&mut self.skip) > 0
+    }
 }
 
 /// Successive searches that found records and nothing new.
@@ -129,10 +189,12 @@ pub(super) struct Reply {
     pub(super) limit: usize,
     /// The planner's number of the search.
     pub(super) number: u64,
-    /// The search left out nothing that was due.
+    /// Neither it nor the pages before it left out anything that was due.
     pub(super) is_whole: bool,
     /// It was for stored schedules, too.
     pub(super) has_stored: bool,
+    /// It is no further page of an earlier search.
+    pub(super) is_first: bool,
     /// The node's wall clock before and after the request.
     pub(super) wall: (Time, Time),
 }
@@ -174,19 +236,16 @@ impl Search {
         Self {
             is_on,
             request: SideRequest::default(),
-            at: Time::MIN_UTC,
             expects_some: false,
             at_work: None,
-            again_at: None,
+            part: Part::All,
+            stored: Sweep::new(),
+            code: None,
             skip: 0,
             is_crowded: false,
             retry_at: None,
             wait: MIN_BACKOFF,
             limit: FOUND,
-            part: Part::All,
-            next_stored: None,
-            left_until: None,
-            fruitless: Fruitless::default(),
             kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, read_at: None },
             left_out: Vec::new(),
         }
@@ -213,12 +272,21 @@ impl Search {
 
     /// Requests a search at once.
     pub(super) fn at_once(&mut self) {
-        self.at = Time::MIN_UTC;
+        self.by(Time::MIN_UTC);
     }
 
     /// Requests a search at this time at the latest.
     pub(super) fn by(&mut self, at: Time) {
-        self.at = self.at.min(at);
+        self.sweeps().for_each(|sweep| sweep.by(at));
+    }
+
+    /// Requests a search for a stored schedule that is due at this time.
+    pub(super) fn stored_by(&mut self, at: Time) {
+        self.stored.by(at);
+    }
+
+    fn sweeps(&mut self) -> impl Iterator<Item = &mut Sweep> {
+        [&mut self.stored].into_iter().chain(&mut self.code)
     }
 
     /// Records that a job was added or changed.
@@ -232,32 +300,33 @@ impl Search {
         self.by(at);
     }
 
-    /// The time before which the next search is made, by [`AHEAD`].
-    fn at(&self) -> Time {
-        self.again_at.map_or(self.at, |again| self.at.min(saturating_add(again, AHEAD)))
-    }
-
     pub(super) fn is_due(&self, now: Time, mono: Instant) -> bool {
-        self.at() <= saturating_add(now, AHEAD)
-            && self.fruitless.until(now).is_none_or(|at| at <= now)
+        let is_due = |sweep: &Sweep| sweep.is_due(now);
+        (is_due(&self.stored) || self.code.as_ref().is_some_and(is_due))
             && self.retry_at.is_none_or(|at| at <= mono)
     }
 
-    /// The time until the next search. Records are searched a little before they are due.
+    /// The time until the next search.
     pub(super) fn due_in(&self, now: Time, mono: Instant) -> Option<Duration> {
-        let wait = self.fruitless.until(now).map_or(Duration::ZERO, |until| since(until, now));
         let retry = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(mono));
-        self.is_on.then(|| since(self.at(), now).saturating_sub(AHEAD).max(wait).max(retry))
+        let code = self.code.map_or(Duration::MAX, |sweep| sweep.due_in(now));
+        self.is_on.then(|| self.stored.due_in(now).min(code).max(retry))
     }
 
     /// The time at which something is due that the last search has seen.
     pub(super) fn next_at(&self) -> Option<Time> {
-        Some(self.at).filter(|at| ![Time::MIN_UTC, Time::MAX_UTC].contains(at))
+        let at = self.code.map_or(Time::MAX_UTC, |code| code.at).min(self.stored.at);
+        Some(at).filter(|at| ![Time::MIN_UTC, Time::MAX_UTC].contains(at))
     }
 
-    /// Delays the next search, twice as long each time up to the poll interval. Returns its time.
+    /// `true` if what the last page has returned is due before everything that is not known.
+    pub(super) fn has_enough(&self) -> bool {
+        self.stored.has_enough
+    }
+
+    /// Delays the next search, twice as long each time up to the longest back-off. Returns its time.
     pub(super) fn failed(&mut self, node: &Node) -> Instant {
-        let wait = self.wait.clamp(MIN_BACKOFF, node.config.poll_interval);
+        let wait = self.wait.min(MAX_BACKOFF);
         let retry_at = later(node.runtime.now(), wait);
         (self.retry_at, self.wait) = (Some(retry_at), wait * 2);
         self.limit = (self.limit / 2).max(1);
@@ -283,9 +352,17 @@ impl Search {
         }
     }
 
-    /// `true` if the next search leaves out nothing that is due.
-    fn is_whole(&self) -> bool {
-        self.part == Part::All && self.skip == 0 && !self.left_out.contains(&true)
+    /// The part of the next search: the one that is due, in turn if both are.
+    fn next_part(&self, node: &Node, now: Time) -> Part {
+        let Some(code) = &self.code else { return Part::All };
+        let has_kinds = self.stored_kinds(node).next().is_some();
+        let (stored, code) = (has_kinds && self.stored.is_due(now), code.is_due(now));
+        match stored && (!code || self.part != Part::Stored) {
+            true => Part::Stored,
+            // Nothing is due: it is a poll.
+            false if has_kinds && !code => Part::Stored,
+            false => Part::Code,
+        }
     }
 
     /// Sends a search, after a request for the store's kinds if one may have been added. Its limit
@@ -300,17 +377,25 @@ impl Search {
         preferred: Option<Arc<Ranking>>,
     ) {
         let reads_kinds = self.kinds.begin(node, poll_at);
-        let is_soon = self.at <= saturating_add(node.now(&node.shared()), AHEAD);
-        self.expects_some = is_soon && self.at != Time::MIN_UTC;
-        // Later changes set this time again.
-        (self.at, self.again_at) = (Time::MAX_UTC, None);
-        let is_whole = self.is_whole();
-        let (part, limit, known_kinds) = (self.part, self.limit + known, self.kinds.all.clone());
-        let skip = match part {
-            Part::All => self.skip,
-            Part::Stored => 0,
-            Part::Code { skip } => skip,
+        if node.runtime.now() >= poll_at {
+            self.at_once();
+        }
+        self.part = self.next_part(node, node.now(&node.shared()));
+        let part = self.part;
+        let expected = self.stored.at;
+        let is_soon = expected <= saturating_add(node.now(&node.shared()), AHEAD);
+        self.expects_some = part != Part::Code && is_soon && expected != Time::MIN_UTC;
+        let is_whole = self.skip == 0 && !self.left_out.contains(&true);
+        let sweep = match (part, &mut self.code) {
+            (Part::Code, Some(code)) => code,
+            _ => &mut self.stored,
         };
+        // Later changes set this time again.
+        sweep.at = Time::MAX_UTC;
+        sweep.is_whole &= is_whole;
+        let (is_first, is_whole) = (sweep.skip == 0, sweep.is_whole);
+        let skip = if part == Part::All { self.skip } else { sweep.skip };
+        let (limit, known_kinds) = (self.limit + known, self.kinds.all.clone());
         let (node, left_out) = (node.clone(), self.left_out.clone());
         self.request.begin(async move {
             let kinds = if reads_kinds { Some(read_kinds(&node).await) } else { None };
@@ -323,8 +408,7 @@ impl Search {
                 let limited = node.router.limit_of(kind).and_then(|one| left_out.get(one));
                 limited.is_some_and(|is_left_out| *is_left_out)
             };
-            let stored =
-                stored.filter(|kind| !matches!(part, Part::Code { .. }) && !is_left_out(kind));
+            let stored = stored.filter(|kind| part != Part::Code && !is_left_out(kind));
             // The empty kind is that of jobs in code.
             let code = (part != Part::Stored).then_some("");
             let asked: Vec<&str> = code.into_iter().chain(stored).collect();
@@ -341,65 +425,51 @@ impl Search {
                 node.on_contact(sent, due.now);
             }
             let wall = (before, node.runtime.wall());
-            let has_stored = !matches!(part, Part::Code { .. });
-            Reply { kinds, due, limit, number, is_whole, has_stored, wall }
+            let has_stored = part != Part::Code;
+            Reply { kinds, due, limit, number, is_whole, has_stored, is_first, wall }
         });
     }
 
     /// Applies a result. If other nodes work on what is due, and one search does not return all of
     /// it, the next search begins at a random offset. If a full page has nothing for this node, the
-    /// next search continues behind it.
+    /// parts are searched in turn.
     pub(super) fn answered(&mut self, node: &Node, found: Found, is_losing: bool) {
         (self.retry_at, self.wait) = (None, MIN_BACKOFF);
         self.limit = (self.limit * 2).min(FOUND);
-        let Found { now, next_due, records, of_code, is_full, is_new, claimed_at, left_until } =
-            found;
+        let Found { now, records, of_code, .. } = found;
         if records > of_code || self.expects_some && records == 0 {
             self.at_work = Some(now);
         }
-        let is_at_work =
-            self.at_work.is_some_and(|at| at <= now && now < saturating_add(at, AT_WORK));
-        self.again_at = is_at_work.then(|| saturating_add(now, LEFT));
-        if is_new {
-            self.fruitless = Fruitless::default();
-        } else if is_at_work || left_until.is_some() {
-            self.fruitless.again(now, LEFT.min(node.config.poll_interval));
-        } else if records > 0 {
-            self.fruitless.again(now, node.config.poll_interval);
+        match self.part {
+            Part::All => self.found_all(node, found, is_losing),
+            Part::Stored => self.found_stored(node, found),
+            Part::Code => self.found_code(node, found),
         }
-        let part = std::mem::replace(&mut self.part, Part::All);
-        if !matches!(part, Part::Code { .. }) {
-            self.left_until = left_until;
+        if self.at_work.is_some_and(|at| at <= now && now < saturating_add(at, AT_WORK)) {
+            let longest = LONGEST.min(node.config.poll_interval);
+            self.stored.by(saturating_add(now, longest + AHEAD));
         }
-        if let Some(claimed_at) = claimed_at {
-            return self.by(saturating_add(claimed_at, AHEAD));
+    }
+
+    /// A search for both parts has a reply.
+    fn found_all(&mut self, node: &Node, found: Found, is_losing: bool) {
+        let Found { next_due, is_full, is_new, claimed_at, left_until, .. } = found;
+        let left_out = self.skip > 0;
+        self.stored.ends(node, found, is_new);
+        self.stored.has_enough = is_full && is_new;
+        if claimed_at.is_some() {
+            return;
         }
-        let left_out = part == Part::All && self.skip > 0;
-        let next = match part {
-            Part::Stored if is_full && is_new => Some(Part::Stored),
-            Part::Stored => Some(Part::Code { skip: 0 }),
-            Part::Code { skip } if is_full => Some(Part::Code { skip: skip + records }),
-            Part::All if is_full && !is_new && !left_out => {
-                Some(match self.stored_kinds(node).next() {
-                    Some(_) if left_until.is_none() => Part::Stored,
-                    _ => Part::Code { skip: of_code },
-                })
+        if is_full && !is_new && !left_out {
+            self.code = Some(Sweep::new());
+            // The page has not returned more of those that are left to other nodes.
+            if left_until.is_none() {
+                self.stored = Sweep::new();
             }
-            Part::All | Part::Code { .. } => None,
-        };
-        if part == Part::Stored && !is_full {
-            self.next_stored = next_due;
-        }
-        if let Some(next) = next {
-            self.part = next;
-            return self.at_once();
-        }
-        let next_due = next_due.into_iter().chain(self.next_stored.take()).min();
-        if let Some(at) = self.left_until.take() {
-            self.by(saturating_add(at, AHEAD));
+            return;
         }
         // Records that the search left out are still due.
-        self.by(if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) });
+        self.stored.by(if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) });
         if is_full {
             self.is_crowded |= is_losing;
         } else if !left_out {
@@ -409,6 +479,49 @@ impl Search {
             true => FOUND * (node.runtime.random() as usize % PLACES),
             false => 0,
         };
+    }
+
+    /// A page of stored schedules has come.
+    fn found_stored(&mut self, node: &Node, found: Found) {
+        let Found { next_due, records, is_full, is_new, claimed_at, left_until, .. } = found;
+        let sweep = &mut self.stored;
+        sweep.has_new |= is_new;
+        sweep.has_enough = is_full && is_new;
+        if is_full && left_until.is_none() && claimed_at.is_none() {
+            sweep.skip += records;
+            return sweep.by(Time::MIN_UTC);
+        }
+        let has_new = sweep.has_new;
+        let had_pages = sweep.ends(node, found, has_new);
+        if claimed_at.is_some() {
+            return;
+        }
+        sweep.by(next_due.unwrap_or(Time::MAX_UTC));
+        sweep.is_second = had_pages && has_new && !sweep.is_second;
+        if sweep.is_second {
+            // What was claimed meanwhile has moved others to pages that were read before.
+            sweep.by(Time::MIN_UTC);
+        }
+    }
+
+    /// A page of jobs in code has come. If it has all of them, both parts are searched at once again.
+    fn found_code(&mut self, node: &Node, found: Found) {
+        let Found { now, next_due, records, is_full, is_new, .. } = found;
+        let Some(sweep) = &mut self.code else { return };
+        sweep.has_new |= is_new;
+        if is_full {
+            sweep.skip += records;
+            sweep.fruitless.again(now, NEXT_PAGE);
+            return sweep.by(Time::MIN_UTC);
+        }
+        let has_new = sweep.has_new;
+        let had_pages = sweep.ends(node, found, has_new);
+        sweep.by(next_due.unwrap_or(Time::MAX_UTC));
+        if !had_pages && self.stored.skip == 0 {
+            let at = sweep.at;
+            self.code = None;
+            self.stored.by(at);
+        }
     }
 
     /// Applies the store's kinds.

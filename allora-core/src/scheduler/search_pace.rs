@@ -1,5 +1,5 @@
-//! The pace of the searches while queries claim what is due: a search reads again what this node and
-//! others are working on.
+//! The pace of the searches while queries claim what is due, or the node's capacity is used up: a search
+//! reads again what this node and others are working on.
 
 use super::monotonic::later;
 use std::time::{Duration, Instant};
@@ -50,10 +50,11 @@ impl SearchPace {
         self.not_before = later(now, AFTER_OTHERS);
     }
 
-    /// The earliest time of the next search, except by polling. `is_claiming`: queries claim what is due.
-    pub(super) fn next(&self, is_claiming: bool, poll_interval: Duration) -> Instant {
+    /// The earliest time of the next search, except by polling. `is_busy`: queries claim what is due, or
+    /// it waits for capacity.
+    pub(super) fn next(&self, is_busy: bool, poll_interval: Duration) -> Instant {
         let wait = AGAIN.max(self.took.saturating_mul(PART).min(poll_interval));
-        let again = is_claiming.then(|| later(self.last, wait));
+        let again = is_busy.then(|| later(self.last, wait));
         again.map_or(self.not_before, |again| again.max(self.not_before))
     }
 }

@@ -84,6 +84,11 @@ impl Subscription {
         }
     }
 
+    /// `true` while notifications come.
+    pub(super) fn is_on(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// The time of the next request, if one is needed and none is on its way.
     pub(super) fn renew_at(&self, node: &Node) -> Option<Instant> {
         let is_needed = self.stream.is_none() && !self.request.has_begun();

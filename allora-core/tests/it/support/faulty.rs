@@ -98,6 +98,8 @@ pub(crate) struct Faults {
     pub(crate) calls: AtomicU64,
     pub(crate) lost_claims: AtomicU64,
     pub(crate) updates: AtomicU64,
+    /// The number of operations in all batches.
+    pub(crate) operations: AtomicU64,
     /// A batch of the planner has at most one operation for a name; how often it had more.
     pub(crate) doubled_operations: AtomicU64,
 }
@@ -203,6 +205,7 @@ impl<B: Backend + Clone> Faulty<B> {
 #[async_trait]
 impl<B: Backend + Clone> Backend for Faulty<B> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        self.faults.operations.fetch_add(batch.operations.len() as u64, Relaxed);
         let hangs = *self.faults.hangs.lock().unwrap();
         if let Some(hangs) = hangs.filter(|hangs| batch.operations.iter().any(hangs)) {
             self.faults.calls.fetch_add(1, Relaxed);
