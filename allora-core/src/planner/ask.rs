@@ -123,7 +123,8 @@ impl Planner {
         let most = self.contention.size(room);
         let has_query = self.has_query(now);
         // Who was due first is claimed first, by whichever way. At the same time it is either.
-        let is_query_first = stable_hash(&[&(self.seed ^ self.tick).to_le_bytes()]) % 2 == 0;
+        let is_query_first =
+            stable_hash(&[&(self.seed ^ self.tick).to_le_bytes()]).is_multiple_of(2);
         let (mut claims, mut has_held) = (0, false);
         while claims < most
             && !has_held
