@@ -55,7 +55,6 @@ fn two_clocks_that_answer_in_turn_delay_no_stored_schedule() {
         lab.until(600.5);
         for prefix in ["leased-", "plain-"] {
             let late = lateness(&lab, prefix);
-            println!("{step} {prefix}: {} runs, {:?}", late.len(), late.last());
             assert!(late.len() >= 20 * 29, "{prefix}: {}", late.len());
             assert!(late.last() < Some(&ms(100)), "{prefix}: {:?}", late.last());
         }
@@ -76,7 +75,6 @@ fn a_search_that_hangs_stops_no_schedule_that_queries_claim() {
         lab.store("s-late", "k", &format!("@every {period}s; at-least-once 30s"));
         lab.until(665.5);
         let late = lateness(&lab, "s-");
-        println!("{period}: {} runs, {:?}", late.len(), late.last());
         let expected = 665 / period * 20 + 600 / period;
         assert_eq!(late.len(), expected, "{period}");
         assert!(late.last() <= Some(&secs(2)), "{period}: {:?}", late.last());
@@ -149,14 +147,13 @@ fn an_operation_that_the_store_does_not_carry_out_is_repeated_once_in_a_while() 
         let refused = Arc::new(AtomicU64::new(0));
         let store = Refuses { inner: lab.store.clone(), rejects, refused: refused.clone() };
         let seat = lab.seat(lab.sim.node());
-        let job = seat.job(every(secs(10)), secs(600)).overlap(overlap.clone());
+        let job = seat.job(every(secs(10)), secs(600)).overlap(overlap);
         let builder = seat.builder_on(store).add("job", job);
         let _member = seat.run(builder.build().unwrap());
         lab.until(30.0);
         let before = refused.load(Relaxed);
         lab.until(130.0);
         let count = refused.load(Relaxed) - before;
-        println!("{overlap:?} {rejects}: {count} in 100 s");
         assert!((10..=150).contains(&count), "{overlap:?} {rejects}: {count} in 100 s");
     }
 }
@@ -192,7 +189,6 @@ fn thousands_of_jobs_that_wait_for_one_key_cost_a_few_operations_a_second() {
     let before = member.faults.operations.load(Relaxed);
     lab.until(175.0);
     let operations = member.faults.operations.load(Relaxed) - before;
-    println!("{operations} operations in 100 s");
     assert!(operations <= 2_000, "{operations} operations in 100 s");
     // One after the other, in the order of their places, without a pause.
     let runs = lab.log.entries();
@@ -238,7 +234,6 @@ fn a_store_that_answers_half_of_its_requests_delays_a_run_by_its_lost_requests()
         lab.until(1_230.0);
         for prefix in ["code-", "leased-", "stored-", "keyed-"] {
             let late = lateness(&lab, prefix);
-            println!("{seed} {prefix}: {} runs, {:?} {:?}", late.len(), p95(&late), late.last());
             assert!(late.len() >= 39, "{seed} {prefix}: {}", late.len());
             all.push((prefix, late));
         }
@@ -247,7 +242,6 @@ fn a_store_that_answers_half_of_its_requests_delays_a_run_by_its_lost_requests()
         let of = all.iter().filter(|(one, _)| *one == prefix);
         let mut late: Vec<Duration> = of.flat_map(|(_, late)| late.clone()).collect();
         late.sort();
-        println!("{prefix}: {:?}", p95(&late));
         // A keyed job needs a request for its key, and then one for itself.
         assert!(prefix == "keyed-" || p95(&late) <= secs(6), "{prefix}: {:?}", p95(&late));
     }
@@ -261,7 +255,6 @@ fn nothing_is_missed_by_a_store_that_answers_three_of_ten_requests() {
         lab.until(1_260.0);
         for name in ["code-0", "leased-0", "stored-0", "keyed-0"] {
             let (late, counters) = (lateness(&lab, name), lab.state(name).counters);
-            println!("{seed} {name}: {} runs, {:?} {:?}", late.len(), p95(&late), late.last());
             assert_eq!(counters.missed, 0, "{seed} {name}");
             assert!(late.len() >= 20, "{seed} {name}: {}", late.len());
         }
