@@ -55,6 +55,10 @@ pub(super) struct Search {
     expects_some: bool,
     /// The last time at which stored schedules were at work.
     at_work: Option<Time>,
+    /// The time at which they are searched again because they are at work.
+    again_at: Option<Time>,
+    /// This node runs stored schedules: some kinds are its own.
+    has_kinds: bool,
     /// What it asks for.
     part: Part,
     /// Both parts, while one search returns all of them that is due; otherwise the stored schedules.
@@ -238,6 +242,8 @@ impl Search {
             request: SideRequest::default(),
             expects_some: false,
             at_work: None,
+            again_at: None,
+            has_kinds: true,
             part: Part::All,
             stored: Sweep::new(),
             code: None,
@@ -302,15 +308,34 @@ impl Search {
 
     pub(super) fn is_due(&self, now: Time, mono: Instant) -> bool {
         let is_due = |sweep: &Sweep| sweep.is_due(now);
-        (is_due(&self.stored) || self.code.as_ref().is_some_and(is_due))
+        (self.stored_is_due(now) || self.code.as_ref().is_some_and(is_due))
             && self.retry_at.is_none_or(|at| at <= mono)
+    }
+
+    /// `true` if no page asks for stored schedules: jobs in code have pages of their own, and this node
+    /// has no kinds.
+    fn asks_for_code_alone(&self) -> bool {
+        self.code.is_some() && !self.has_kinds
+    }
+
+    fn stored_is_due(&self, now: Time) -> bool {
+        let again = self.again_at.is_some_and(|at| at <= now);
+        !self.asks_for_code_alone() && (again || self.stored.is_due(now))
+    }
+
+    fn stored_due_in(&self, now: Time) -> Duration {
+        if self.asks_for_code_alone() {
+            return Duration::MAX;
+        }
+        let again = self.again_at.map_or(Duration::MAX, |at| since(at, now));
+        self.stored.due_in(now).min(again)
     }
 
     /// The time until the next search.
     pub(super) fn due_in(&self, now: Time, mono: Instant) -> Option<Duration> {
         let retry = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(mono));
         let code = self.code.map_or(Duration::MAX, |sweep| sweep.due_in(now));
-        self.is_on.then(|| self.stored.due_in(now).min(code).max(retry))
+        self.is_on.then(|| self.stored_due_in(now).min(code).max(retry))
     }
 
     /// The time at which something is due that the last search has seen.
@@ -353,14 +378,13 @@ impl Search {
     }
 
     /// The part of the next search: the one that is due, in turn if both are.
-    fn next_part(&self, node: &Node, now: Time) -> Part {
+    fn next_part(&self, now: Time) -> Part {
         let Some(code) = &self.code else { return Part::All };
-        let has_kinds = self.stored_kinds(node).next().is_some();
-        let (stored, code) = (has_kinds && self.stored.is_due(now), code.is_due(now));
+        let (stored, code) = (self.stored_is_due(now), code.is_due(now));
         match stored && (!code || self.part != Part::Stored) {
             true => Part::Stored,
             // Nothing is due: it is a poll.
-            false if has_kinds && !code => Part::Stored,
+            false if self.has_kinds && !code => Part::Stored,
             false => Part::Code,
         }
     }
@@ -380,8 +404,13 @@ impl Search {
         if node.runtime.now() >= poll_at {
             self.at_once();
         }
-        self.part = self.next_part(node, node.now(&node.shared()));
+        let has_kinds = self.stored_kinds(node).next().is_some();
+        self.has_kinds = has_kinds;
+        self.part = self.next_part(node.now(&node.shared()));
         let part = self.part;
+        if part != Part::Code {
+            self.again_at = None;
+        }
         let expected = self.stored.at;
         let is_soon = expected <= saturating_add(node.now(&node.shared()), AHEAD);
         self.expects_some = part != Part::Code && is_soon && expected != Time::MIN_UTC;
@@ -446,8 +475,7 @@ impl Search {
             Part::Code => self.found_code(node, found),
         }
         if self.at_work.is_some_and(|at| at <= now && now < saturating_add(at, AT_WORK)) {
-            let longest = LONGEST.min(node.config.poll_interval);
-            self.stored.by(saturating_add(now, longest + AHEAD));
+            self.again_at = Some(saturating_add(now, LONGEST.min(node.config.poll_interval)));
         }
     }
 
