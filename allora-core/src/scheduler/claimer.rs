@@ -553,7 +553,10 @@ impl Claimer {
             }
         };
         self.pace.ends(node.runtime.now());
-        self.poll_at = self.next_poll();
+        // A page of one part says nothing of the other, which is polled all the same.
+        if !self.search.is_in_parts() || node.runtime.now() >= self.poll_at {
+            self.poll_at = self.next_poll();
+        }
         self.compare_clocks(wall, due.now);
         node.store_answered(Part::Search);
         if !self.has_failed {

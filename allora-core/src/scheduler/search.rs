@@ -261,6 +261,11 @@ impl Search {
         self.is_on
     }
 
+    /// `true` while stored schedules and jobs in code are searched in turn.
+    pub(super) fn is_in_parts(&self) -> bool {
+        self.code.is_some()
+    }
+
     /// `true` while a search is on its way.
     pub(super) fn has_begun(&self) -> bool {
         self.request.has_begun()
@@ -402,7 +407,11 @@ impl Search {
     ) {
         let reads_kinds = self.kinds.begin(node, poll_at);
         if node.runtime.now() >= poll_at {
-            self.at_once();
+            match &mut self.code {
+                // The stored schedules have a search of their own within a second.
+                Some(code) if self.again_at.is_some() => code.by(Time::MIN_UTC),
+                _ => self.at_once(),
+            }
         }
         let has_kinds = self.stored_kinds(node).next().is_some();
         self.has_kinds = has_kinds;

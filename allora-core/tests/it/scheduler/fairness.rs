@@ -179,8 +179,9 @@ fn the_due_jobs_of_another_service_that_is_down_delay_no_stored_schedule() {
             let late = entries[before..].iter().map(|run| since(run.began, run.at)).max();
             assert_eq!(entries.len() - before, 20 * 19, "{foreign} {definition}");
             assert!(late <= Some(secs(2)), "{foreign} {definition}: {late:?}");
+            // Each second a search for stored schedules, two pages of jobs in code, and a few claims.
             let calls = member.faults.calls() - calls;
-            assert!(calls <= 600, "{foreign} {definition}: {calls} calls in 190 s");
+            assert!(calls <= 700, "{foreign} {definition}: {calls} calls in 190 s");
         }
     }
 }
@@ -194,5 +195,5 @@ fn a_trigger_of_an_own_job_is_found_behind_those_of_another_service_that_is_down
     lab.sim.block_on(client.trigger("own", "x")).unwrap();
     lab.until(120.0);
     let run = lab.log.of("own").pop().expect("it runs");
-    assert!(since(run.began, at(100.3)) <= secs(10), "{}", run.began);
+    assert!(since(run.began, at(100.3)) <= secs(5), "{}", run.began);
 }
