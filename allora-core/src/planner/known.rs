@@ -178,11 +178,14 @@ impl Known {
 
     /// The time at which the record is read again, although nothing is due by what is known: a
     /// paused schedule's when an occurrence is held back, and soon after that if `is_told` is `false`,
-    /// because no notification says that it is resumed; after 20 s if its times are those of a clock
-    /// that was ahead; any other's before a tombstone could expire unseen.
+    /// because no notification says that it is resumed; after 20 s, or as soon, if its times are those of
+    /// a clock that was ahead, which an operator may reset; any other's before a tombstone could expire unseen.
     pub(crate) fn recheck_at(&self, poll: Duration, is_told: bool) -> Time {
         if self.is_ahead {
-            return saturating_add(self.as_of, AHEAD_RECHECK);
+            return match is_told {
+                true => saturating_add(self.as_of, AHEAD_RECHECK),
+                false => on_grid(self.as_of, HELD_BACK.min(poll)),
+            };
         }
         let longest = saturating_add(self.as_of, TOMBSTONE / 2);
         let Some(next) = self.cursor.filter(|_| self.paused) else { return longest };

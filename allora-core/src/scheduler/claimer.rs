@@ -105,6 +105,9 @@ pub(crate) struct Claimer {
     ready: bool,
     /// A request was lost, and the store has answered nothing since.
     has_failed: bool,
+    /// The store has refused the last request at once, as one does that is down. Until it answers, only its
+    /// clock is read: requests that fail at once would follow each other without an end.
+    is_refused: bool,
     capacity: Capacity,
 }
 
@@ -127,6 +130,7 @@ impl Claimer {
             is_off: false,
             ready: false,
             has_failed: false,
+            is_refused: false,
             capacity: Capacity::default(),
         }
     }
@@ -168,6 +172,9 @@ impl Claimer {
             self.first_read().await?;
         }
         if self.has_failed {
+            if self.is_refused {
+                self.read_clock().await?;
+            }
             // The extensions and ends of this node's runs go before claims of the same jobs, which would
             // record these runs as lost, or as expired.
             self.driver.hold_overdue();
@@ -447,7 +454,7 @@ impl Claimer {
     /// Applies the replies that have come.
     ///
     /// # Errors
-    /// If a request was lost, and the store has answered nothing since. One about jobs whose
+    /// If the store has refused a request at once, and has answered nothing since. One about jobs whose
     /// operations fail delays no other.
     fn take_replies(&mut self) -> Result {
         let mut result = Ok(());
@@ -469,9 +476,12 @@ impl Claimer {
                     self.driver.planner.on_timeout(&requests, load, now);
                     self.driver.on_lost_replies(requests);
                     self.has_failed |= !is_late;
-                    match are_suspects || is_late {
-                        true => node.store_failed(Part::Claims, error),
-                        false => result = Err(error),
+                    let took = node.runtime.now().saturating_duration_since(sent);
+                    self.is_refused = self.has_failed && took < node.config.store_timeout / 2;
+                    // One that was not answered in time has waited long enough.
+                    match self.is_refused && !are_suspects && !is_late {
+                        true => result = Err(error),
+                        false => node.store_failed(Part::Claims, error),
                     }
                 }
             }
