@@ -2,8 +2,8 @@
 //!
 //! If several nodes claim the same occurrences at the same time, the first one gets all of them,
 //! and the requests of the others fail. So each node has its own order of the occurrences that are
-//! due at the same time. A node whose claims fail sends fewer at once, and begins at an offset of
-//! its own among all that is due, until no claim fails. The number is halved while other nodes
+//! due in the same second. A node whose claims fail sends fewer at once, and begins at an offset of
+//! its own among them, until no claim fails. The number is halved while other nodes
 //! interfere and doubled otherwise.
 
 use super::{congestion_window::BATCH, wake_up::WakeUp};
@@ -56,10 +56,11 @@ impl Contention {
         if self.is_losing() { BATCH } else { size }
     }
 
-    /// Sorts due occurrences into this node's order.
+    /// Sorts due occurrences into this node's order of those of each second: on a full node, those of an
+    /// earlier second never wait for later ones.
     pub(super) fn order(&self, due: &mut [WakeUp]) {
         if self.is_losing() {
-            due.sort_unstable_by_key(|(_, rank, _)| *rank);
+            due.sort_unstable_by_key(|(at, rank, _)| (at.timestamp(), *rank));
         }
     }
 }

@@ -556,7 +556,9 @@ impl Claimer {
             Ok(due) => due,
             Err(error) => {
                 node.store_failed(Part::Search, error);
-                self.poll_at = self.search.failed(&node);
+                let took = self.pace.since_begin(node.runtime.now());
+                let is_refused = took < node.config.store_timeout / 2;
+                self.poll_at = self.search.failed(&node, is_refused);
                 let now = node.now(&node.shared());
                 self.driver.planner.on_failed_search(now);
                 return;

@@ -354,9 +354,10 @@ impl Search {
         self.stored.has_enough
     }
 
-    /// Delays the next search, twice as long each time up to the longest back-off. Returns its time.
-    pub(super) fn failed(&mut self, node: &Node) -> Instant {
-        let wait = self.wait.min(MAX_BACKOFF);
+    /// Delays the next search: if the store has refused this one at once, twice as long each time up to
+    /// the longest back-off. One that was not answered in time has waited long enough. Returns its time.
+    pub(super) fn failed(&mut self, node: &Node, is_refused: bool) -> Instant {
+        let wait = if is_refused { self.wait.min(MAX_BACKOFF) } else { MIN_BACKOFF };
         let retry_at = later(node.runtime.now(), wait);
         (self.retry_at, self.wait) = (Some(retry_at), wait * 2);
         self.limit = (self.limit / 2).max(1);

@@ -37,7 +37,12 @@ impl SearchPace {
 
     /// A search has replies.
     pub(super) fn ends(&mut self, now: Instant) {
-        self.took = now.saturating_duration_since(self.began);
+        self.took = self.since_begin(now);
+    }
+
+    /// The time since the last search began.
+    pub(super) fn since_begin(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
     }
 
     /// Queries begin to claim what a search has found.

@@ -541,10 +541,13 @@ impl Member {
                 Event::KeyFree { name, .. } => is("the key of", name, false),
                 Event::JobInvalid { name, .. }
                 | Event::JobUnreadable { name, .. }
-                | Event::DefinitionConflict { name, .. }
                 | Event::ClockWasAhead { name, .. }
                 | Event::JobOverdue { name, .. } => is("the job", name, true),
-                Event::JobResumed { name } => is("the job", name, false),
+                Event::DefinitionConflict { name, .. } => is("the definition of", name, true),
+                Event::JobResumed { name } => {
+                    is("the job", name, false);
+                    is("the definition of", name, false);
+                }
                 _ => {}
             }
         }

@@ -663,7 +663,14 @@ impl Playing {
             let key = line.split_once(" waits for the key ");
             key.is_some_and(|(_, key)| self.holds_rightly(&format!("allora:key:{key}")))
         };
-        all.filter(|line| !line.contains("stranger") && !is_held(line)).collect()
+        // The store has the definition of a build that was given up, until the others start again.
+        let is_other_build = |line: &str| {
+            let is_its =
+                ["DefinitionConflict", "the definition of"].iter().any(|it| line.contains(it));
+            self.redefined && is_its
+        };
+        all.filter(|line| !line.contains("stranger") && !is_held(line) && !is_other_build(line))
+            .collect()
     }
 
     /// `true` if a lease in this record is live, and not of a time that only a wrong clock had.

@@ -139,12 +139,13 @@ fn due_records_of_another_service_cost_little_and_hide_nothing() {
         let calls = member.faults.calls();
         lab.until(120.0);
         let calls = member.faults.calls() - calls;
-        assert!(calls < 60, "{calls} requests in a minute");
+        // While nothing notifies, three pages each 1.5 s: one of stored schedules, and two of jobs in code.
+        assert!(calls < 130, "{calls} requests in a minute");
         // Nothing tells the node.
         lab.operate("mine", Action::trigger("go")).unwrap();
         lab.until(130.0);
         assert_eq!(lab.log.of("mine").len(), 1);
-        assert!(lab.log.of("mine")[0].began < at(127.0), "within one poll and a page");
+        assert!(lab.log.of("mine")[0].began < at(123.0), "within one poll and a page");
     }
 }
 
@@ -152,7 +153,7 @@ fn due_records_of_another_service_cost_little_and_hide_nothing() {
 fn a_deleted_job_stays_deleted_when_its_tombstone_expires() {
     let lab = Lab::new(6);
     let monthly = |seat: &Seat, b: Builder| {
-        seat.faults.is_silent.store(true, Relaxed);
+        seat.faults.loses_notifications.store(true, Relaxed);
         let b = b.poll_interval(secs(3_600));
         b.add("job", seat.job(cron("0 0 1 * *").unwrap(), ms(0)))
     };

@@ -8,7 +8,10 @@ use allora_core::{
     },
 };
 use async_trait::async_trait;
-use futures::{future::pending, stream::BoxStream};
+use futures::{
+    future::pending,
+    stream::{self, BoxStream, StreamExt as _},
+};
 use std::{
     sync::{
         Arc, Mutex,
@@ -51,6 +54,8 @@ pub(crate) struct Faults {
     pub(crate) deaf: AtomicBool,
     /// It does not notify anybody.
     pub(crate) is_silent: AtomicBool,
+    /// It does not notify those that have subscribed.
+    pub(crate) loses_notifications: AtomicBool,
     /// The time that it needs for each operation of a batch. A call that is abandoned meanwhile is
     /// not done.
     pub(crate) per_operation: Mutex<Duration>,
@@ -353,7 +358,10 @@ impl<B: Backend + Clone> Notifier for Faulty<B> {
         let none = || Error::new(ErrorKind::Unsupported, "no notifications");
         let stream = self.inner.notifier().ok_or_else(none)?.subscribe().await;
         self.faults.subscriptions.fetch_add(1, Relaxed);
-        stream
+        match self.faults.loses_notifications.load(Relaxed) {
+            true => Ok(stream::pending().boxed()),
+            false => stream,
+        }
     }
 }
 
