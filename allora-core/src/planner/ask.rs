@@ -462,7 +462,9 @@ impl Planner {
         }
         match self.key_step(id, &decision, due_at, now, events) {
             KeyStep::Go => {}
-            KeyStep::Ask(claim) => return Ok(Some(RequestAction::ClaimKey(claim))),
+            KeyStep::Ask(claim) => {
+                return Ok(Some(RequestAction::ClaimKey(self.timed_key_claim(id, claim, now))));
+            }
             KeyStep::Later(at) => {
                 self.wake(id, Some(at));
                 return Ok(None);

@@ -17,6 +17,8 @@ pub(crate) struct SlotKey {
     pub(super) state: KeyState,
     /// The reply to the last request was lost.
     pub(super) was_lost: bool,
+    /// The store's time when it refused the last claim because that came too late.
+    pub(super) refused_at: Option<Time>,
     /// Its record cannot be read, which was reported.
     pub(super) is_unreadable: bool,
     /// The limit of another job of the key that was reported.
@@ -50,6 +52,8 @@ pub(crate) struct KeyClaim {
     pub(super) lease: Duration,
     pub(super) due_at: Time,
     pub(super) since: Option<Time>,
+    /// The last time at which the store may carry out what was sent last.
+    pub(super) not_after: Option<Time>,
 }
 
 /// A place of a key that is released because no occurrence was claimed with it.
@@ -90,6 +94,7 @@ impl KeyClaim {
         ClaimKey::new(*claim_id, *limit, holder, *due_at, LEASE)
             .waiting_since(self.since)
             .extended_by(self.lease)
+            .not_after(self.not_after)
     }
 
     /// Its place in the order in which claims are sent.

@@ -151,14 +151,34 @@ impl Planner {
             },
             due_at,
             since: None,
+            not_after: None,
         };
         let asked = Box::new(claim.clone());
         let (state, other_limit, wait) = (KeyState::Asked, None, None);
-        let (was_lost, is_unreadable) = (false, false);
-        let key = SlotKey { claim, state, was_lost, is_unreadable, other_limit, wait };
+        let (was_lost, refused_at, is_unreadable) = (false, None, false);
+        let key = SlotKey { claim, state, was_lost, refused_at, is_unreadable, other_limit, wait };
         slot.rare.get_or_insert_default().key = Some(Box::new(key));
         self.keyed.insert(id);
         KeyStep::Ask(asked)
+    }
+
+    /// The claim of a slot's key as it is sent now.
+    pub(super) fn timed_key_claim(
+        &mut self,
+        id: SlotId,
+        mut claim: Box<KeyClaim>,
+        now: Time,
+    ) -> Box<KeyClaim> {
+        let timeout = self.store_timeout;
+        if let Some(slot) = self.slots.get_mut(id) {
+            let until = slot.claim_until(now, timeout);
+            if let Some(key) = slot.key_mut() {
+                let after_refusal = key.refused_at.map(|at| saturating_add(at, timeout));
+                claim.not_after = after_refusal.max(Some(until));
+                key.claim.not_after = claim.not_after;
+            }
+        }
+        claim
     }
 
     /// Applies the reply to a claim of a slot's key. `has_room`: there is capacity for the run.
@@ -211,6 +231,12 @@ impl Planner {
                     return self.look_again(id);
                 }
                 key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
+                return self.look_again(id);
+            }
+            _ if claim.not_after.is_some_and(|end| end < now) => {
+                // It came too late, so nothing is known about the key. A wrong estimate of the store's
+                // clock refuses a claim once.
+                (key.refused_at, key.state) = (Some(now), KeyState::Busy { ask_at: NOW });
                 return self.look_again(id);
             }
             Reply::State(state) => *state,
