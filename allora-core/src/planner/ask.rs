@@ -34,6 +34,7 @@ impl Planner {
         self.tick += 1;
         self.now = now;
         self.evict_idle(now);
+        self.free_finished();
         events.append(&mut self.ended_waits);
         self.take_turns(now);
         self.set_room(room, Vec::new());

@@ -16,6 +16,7 @@ mod decide;
 mod due_claims;
 mod due_queries;
 mod failing;
+mod finished;
 mod key;
 mod keys;
 mod known;

@@ -6,6 +6,7 @@ mod deploys;
 mod due_claims;
 mod emptied;
 mod faults;
+mod finished;
 mod health;
 mod hostile;
 mod isolation;
