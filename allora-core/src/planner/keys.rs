@@ -16,6 +16,7 @@ use crate::{
     health::{KeyHolder, KeyWait},
     job::Delivery,
     name::key_record,
+    record::{is_left, job_of, on},
     time::{Time, saturating_add, since},
 };
 use std::{sync::Arc, time::Duration};
@@ -218,6 +219,7 @@ impl Planner {
         end_unreadable(key, events);
         let state = match reply {
             Reply::Claimed(claimed) => {
+                self.left_keys.note(&claim, None, events);
                 let waited_since = claimed.occurrence.scheduled_at;
                 key.claim.since = Some(key.claim.since.unwrap_or(now).min(waited_since));
                 if !has_room {
@@ -244,11 +246,13 @@ impl Planner {
         };
         let live = state.leases.iter().filter(|lease| lease.until > now);
         let holders = live.map(|lease| KeyHolder {
-            job: job_of(lease),
+            job: job_of(lease).to_owned(),
             node: lease.node.clone(),
             since: lease.started_at,
         });
         let holders: Vec<KeyHolder> = holders.collect();
+        let left = state.leases.iter().find(|lease| is_left(lease, now));
+        self.left_keys.note(&claim, left, events);
         let is_same = |lease: &Lease| {
             lease.due_at == claim.due_at
                 && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
@@ -344,6 +348,13 @@ impl Planner {
         self.keyed.remove(&id);
         self.key_changed = true;
         end_unreadable(&mut key, events);
+        let is_same = |id: &SlotId| {
+            let other = self.slots.get(*id).and_then(Slot::key);
+            other.is_some_and(|other| other.claim.record == key.claim.record)
+        };
+        if !self.left_keys.is_empty() && !self.keyed.iter().any(is_same) {
+            self.left_keys.note(&key.claim, None, events);
+        }
         let SlotKey { claim, state, wait, .. } = *key;
         end_wait(&claim, wait, now, events);
         match state {
@@ -408,17 +419,6 @@ impl Planner {
         }
         std::mem::take(&mut self.releases)
     }
-}
-
-/// The end of the name of a job that runs on every node, in the record of its key.
-fn on(node: &str) -> String {
-    format!(" on {node}")
-}
-
-/// The job that holds a place of a key.
-fn job_of(lease: &Lease) -> String {
-    let holder = lease.occurrence.trigger.as_deref().unwrap_or_default();
-    holder.strip_suffix(&on(&lease.node)).unwrap_or(holder).to_owned()
 }
 
 /// Reports that the record of a key can be read again, or is not needed any more.

@@ -9,6 +9,7 @@ use super::{
     failing::Failing,
     finished::FinishedJobs,
     key::KeyRelease,
+    left_keys::LeftKeys,
     mark::Watch,
     own_claims::OwnClaims,
     shares::Shares,
@@ -69,6 +70,7 @@ pub(crate) struct Planner {
     pub(super) replacing: BTreeSet<SlotId>,
     /// The jobs in code that wait for times of a clock that was ahead.
     pub(super) ahead: AheadJobs,
+    pub(super) left_keys: LeftKeys,
     /// Places of keys that are to be released.
     pub(super) releases: Vec<KeyRelease>,
     /// The ends of waits for keys that the next tick reports.
@@ -204,6 +206,7 @@ impl Planner {
             keyed: BTreeSet::new(),
             replacing: BTreeSet::new(),
             ahead: AheadJobs::default(),
+            left_keys: LeftKeys::default(),
             releases: Vec::new(),
             ended_waits: Vec::new(),
             limited: Vec::new(),

@@ -21,6 +21,7 @@ mod key;
 mod keys;
 mod known;
 mod learn;
+mod left_keys;
 mod limited;
 mod machine;
 mod mark;

@@ -158,14 +158,39 @@ fn noted(duration: Duration, extended_by: Option<Duration>) -> u32 {
 /// Shortens a lease that a clock has written which was ahead: to its length, from now on. A live holder
 /// extends it before that, and a dead one delays the others no longer.
 fn set_back(lease: &mut Lease, now: Time) {
-    let length = match lease.attempt {
-        1 => LONGEST,
-        seconds => Duration::from_secs(seconds.into()),
-    };
+    let length = length(lease);
     if lease.until > saturating_add(now, 2 * length) {
         lease.until = whole_millis(saturating_add(now, length));
-        lease.started_at = lease.started_at.min(whole_millis(now));
+        lease.started_at = whole_millis(now);
     }
+}
+
+/// The length of a lease of a key, at least.
+fn length(lease: &Lease) -> Duration {
+    match lease.attempt {
+        1 => LONGEST,
+        seconds => Duration::from_secs(seconds.into()),
+    }
+}
+
+/// `true` if a clock that was ahead has written the lease, and its holder has not extended it since that was
+/// right again. A live one does so after a third of its length. Of no other lease, the time from start to
+/// end is the noted length, which is a second longer than that by which it is extended.
+pub(crate) fn is_left(lease: &Lease, now: Time) -> bool {
+    let length = length(lease);
+    let has_length = lease.until == whole_millis(saturating_add(lease.started_at, length));
+    has_length && lease.until > now && now >= saturating_add(lease.started_at, length / 2)
+}
+
+/// The end of the name of a job that runs on every node, in the record of its key.
+pub(crate) fn on(node: &str) -> String {
+    format!(" on {node}")
+}
+
+/// The job that holds a place of a key.
+pub(crate) fn job_of(lease: &Lease) -> &str {
+    let holder = lease.occurrence.trigger.as_deref().unwrap_or_default();
+    holder.strip_suffix(&on(&lease.node)).unwrap_or(holder)
 }
 
 /// `true` while the job keeps its place in the queue. A place that ends far in the future was written
