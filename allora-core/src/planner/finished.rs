@@ -1,44 +1,13 @@
-//! The jobs in code whose schedules have ended, and that want nothing: of most, the only run is over. They
-//! have no place among the others. Their code is kept, because a trigger runs them again.
+//! Jobs in code whose schedules have ended leave their places, and get them again when there is news.
 
 use super::{
     Planner,
+    finished_jobs::Finished,
     slot::{Origin, Phase, Slot},
     slot_id::SlotId,
     slots::SPARE,
     wake_up::NOW,
 };
-use crate::job::JobSpec;
-use std::{collections::HashMap, sync::Arc};
-
-#[derive(Default)]
-pub(super) struct FinishedJobs {
-    jobs: HashMap<Arc<str>, Finished>,
-    /// The jobs whose schedules may have ended since the last tick.
-    ending: Vec<SlotId>,
-}
-
-/// A part of the job's [slot](Slot).
-struct Finished {
-    spec: JobSpec,
-    agreed: Option<i64>,
-    fence: Option<i64>,
-}
-
-impl FinishedJobs {
-    pub(super) fn contains(&self, name: &str) -> bool {
-        self.jobs.contains_key(name)
-    }
-
-    pub(super) fn remove(&mut self, name: &str) -> Option<JobSpec> {
-        self.jobs.remove(name).map(|job| job.spec)
-    }
-
-    /// The names, and the generations of the definitions that the node and the store agree on.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, Option<i64>)> {
-        self.jobs.iter().map(|(name, job)| (name, job.agreed))
-    }
-}
 
 impl Planner {
     /// Notes the job if its schedule has ended. Its place is freed when the present work is done.
@@ -82,20 +51,5 @@ impl Planner {
         self.by_name.insert(name, id);
         self.wake(id, Some(NOW));
         true
-    }
-}
-
-impl Slot {
-    /// `true` if the schedule of this job in code has ended, and nothing is under way.
-    fn is_finished(&self) -> bool {
-        let Phase::Known(known) = &self.phase else { return false };
-        let is_plain = self.rare.as_ref().is_none_or(|rare| {
-            rare.own.is_none()
-                && rare.key.is_none()
-                && rare.aside.is_none()
-                && rare.reported.is_none()
-        });
-        let has_ended = known.cursor.is_none() && known.wants_attention().is_none();
-        has_ended && is_plain && !known.is_ahead && !self.is_stored() && self.exchange.is_idle()
     }
 }

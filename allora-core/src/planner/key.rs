@@ -1,7 +1,7 @@
 //! The concurrency key of one job: its claim, the progress of that, and its release.
 
 use crate::{
-    backend::{Action, ClaimKey, Claimed, Operation},
+    backend::{Action, ClaimKey, Lease, Operation, Reply},
     health::KeyWait,
     time::Time,
 };
@@ -117,10 +117,20 @@ impl KeyRelease {
         self.claim.job.clone()
     }
 
-    /// The claim was granted.
-    pub(crate) fn granted(mut self, claimed: &Claimed) -> Self {
-        self.fence = Some(claimed.fence);
-        self
+    /// The release that follows the reply to the claim, if a place was given to that. A claim that comes too
+    /// late finds a place whose lease has ended in the record only.
+    pub(crate) fn after(mut self, reply: &Reply) -> Option<Self> {
+        let fence = match reply {
+            _ if self.fence.is_some() => None,
+            Reply::Claimed(claimed) => Some(claimed.fence),
+            Reply::State(state) => {
+                let is_mine = |lease: &&Lease| lease.claim_id == self.claim.claim_id;
+                state.leases.iter().find(is_mine).map(|lease| lease.fence)
+            }
+            _ => None,
+        };
+        self.fence = Some(fence?);
+        Some(self)
     }
 }
 

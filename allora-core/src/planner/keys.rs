@@ -385,9 +385,7 @@ impl Planner {
     /// Applies the reply to a release, or to the claim that is repeated because its outcome is
     /// unknown.
     pub(super) fn on_release_reply(&mut self, release: KeyRelease, reply: &Reply) {
-        if let (None, Reply::Claimed(claimed)) = (release.fence, reply) {
-            self.releases.push(release.granted(claimed));
-        }
+        self.releases.extend(release.after(reply));
     }
 
     /// The reply to a claim of a slot's key was lost.

@@ -7,7 +7,7 @@ use super::{
     contention::Contention,
     due_queries::DueClaims,
     failing::Failing,
-    finished::FinishedJobs,
+    finished_jobs::FinishedJobs,
     key::KeyRelease,
     left_keys::LeftKeys,
     mark::Watch,

@@ -17,6 +17,7 @@ mod due_claims;
 mod due_queries;
 mod failing;
 mod finished;
+mod finished_jobs;
 mod key;
 mod keys;
 mod known;

@@ -166,14 +166,17 @@ fn a_wrong_estimate_of_the_stores_clock_refuses_one_claim_of_a_key_at_most() {
 
 #[test]
 fn a_key_that_a_late_claim_was_given_before_is_released_if_it_is_not_wanted_any_more() {
-    let mut job = OneJob::new(minutely().mutex("k")).at(0.0);
-    let request = key_claim_at(&mut job, 60.0);
-    job.reply_to(&request, at(60.9));
-    job.lose(vec![request], at(61.0));
-    job.planner.remove("job");
-    job = job.at(62.0);
-    let key = job.mark.as_ref().expect("the record of the key");
-    assert!(key.leases.is_empty(), "{key:?}");
+    for later in [62.0, 80.0] {
+        let mut job = OneJob::new(minutely().mutex("k")).at(0.0);
+        let request = key_claim_at(&mut job, 60.0);
+        job.reply_to(&request, at(60.9));
+        job.lose(vec![request], at(61.0));
+        job.planner.remove("job");
+        // Even if its lease has ended.
+        job = job.at(later);
+        let key = job.mark.as_ref().expect("the record of the key");
+        assert!(key.leases.is_empty(), "{later}: {key:?}");
+    }
 }
 
 /// Loses things of an outage in any order: requests, replies, the ends of runs. `seed` selects
