@@ -321,7 +321,10 @@ impl Walk {
                 let lease = Duration::from_millis([5_000, 0, 60_000][self.random.below(3)]);
                 let since = (self.random.below(4) == 0).then(|| self.now());
                 let claim = ClaimKey::new(claim_id, limit, job, due_at, lease);
-                Action::ClaimKey(claim.waiting_since(since))
+                let not_after = (self.seldom() && self.random.below(8) == 0)
+                    .then(|| from_millis(self.ms() - 500 + self.random.below(1000) as i64))
+                    .flatten();
+                Action::ClaimKey(claim.waiting_since(since).not_after(not_after))
             }
         }
     }

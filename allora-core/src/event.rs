@@ -136,6 +136,10 @@ pub enum Event {
     },
     /// An at-most-once run of a node is recorded as lost, because its lease has ended. This node has
     /// recorded it. It is not run again.
+    ///
+    /// No node has this event if an operation of a client has recorded the loss, such as a trigger or a
+    /// cancellation by [`Schedules`](crate::Schedules). The history and the counters of the job show it in any
+    /// case.
     RunLost {
         /// The job.
         name: Arc<str>,
@@ -149,7 +153,7 @@ pub enum Event {
         age: Duration,
     },
     /// The lease of an at-least-once run of a node has ended. This node has recorded it, and the
-    /// occurrence is run again.
+    /// occurrence is run again. As [`RunLost`](Self::RunLost), no node has it if a client has recorded it.
     RunExpired {
         /// The job.
         name: Arc<str>,
@@ -275,7 +279,8 @@ pub enum Event {
         what: String,
     },
     /// The store rejected the end of a run each time, until the run's lease had ended. The run is recorded
-    /// as lost, or as expired and run again, although it has ended.
+    /// as lost, or as expired and run again, although it has ended. The store's error is in this event alone:
+    /// the entry in the history is written by the claim that finds the lease ended, which any node may send.
     EndRejected {
         /// The job.
         name: Arc<str>,
@@ -353,11 +358,17 @@ pub enum Event {
     /// The store's clock was ahead of the present, and has left times in the record of the job that
     /// its schedule does not explain. The job waits for them. `allora reset JOB` or
     /// [`Schedules::reset`](crate::Schedules::reset) resumes it.
+    ///
+    /// With a `key`: a run of the job holds this concurrency key since the clock was ahead, and its node has
+    /// been silent for half of its lease since the clock is right. Jobs of this node wait for the key. A reset
+    /// of the job frees it.
     ClockWasAhead {
-        /// The job.
+        /// The job. With a `key`, this node need not have it.
         name: Arc<str>,
-        /// The time until which the job waits.
+        /// The time until which the job waits, or holds the key.
         until: Time,
+        /// The concurrency key that the job holds, if that is the problem.
+        key: Option<Arc<str>>,
     },
     /// The store's clock was set back, and jobs of this node wait for times that it showed before. Their
     /// number is reported once they have been read: after the start of the node, and each time the clock

@@ -3,7 +3,7 @@
 use crate::cluster::*;
 use allora_core::{
     Time,
-    backend::{Action, ClaimKey, Claimed, JobState, Operation, Page, Reply},
+    backend::{Action, Batch, ClaimKey, Claimed, JobState, Operation, Page, Reply, TimeSource},
 };
 use std::time::Duration;
 
@@ -208,6 +208,41 @@ pub(super) async fn the_time_of_a_wait_survives_the_place_in_the_queue(w: &Clust
     assert_eq!(release(w.node(), 51, held.fence).await, Reply::Accepted);
     let claimed = won(claim(w.node(), 52, Action::ClaimKey(since(3))).await);
     assert_eq!(claimed.occurrence.scheduled_at, t(2));
+}
+
+pub(super) async fn no_place_of_a_key_is_given_after_not_after(w: &Cluster) {
+    let timed = |id, job, until| {
+        Action::ClaimKey(ClaimKey::new(id, 1, job, t(5), LEASE).not_after(Some(t(until))))
+    };
+    let millis = async |at, action| w.node().act(ms(at), KEY, action).await;
+    assert_eq!(millis(10_001, timed(1, "a", 10)).await, Reply::Absent, "nothing is written");
+    let held = won(place(millis(10_000, timed(1, "a", 10)).await));
+    // What was carried out is found however late it is repeated.
+    assert_eq!(won(place(millis(30_000, timed(1, "a", 10)).await)), held);
+    let busy = lost(place(millis(30_001, timed(2, "b", 30)).await));
+    assert_eq!((holders(&busy), waiters(&busy)), (vec!["a"], vec![]), "nobody waits for it");
+    // One that is late does not hold up the others of its batch.
+    let operations = [timed(3, "c", 30), ask(4, 2, "d", 6), timed(5, "e", 31)];
+    let operations = operations.map(|action| Operation::new(KEY, action));
+    let replies = w.node().replies(t(31), &operations).await;
+    let [Reply::State(_), Reply::Claimed(_), Reply::State(busy)] = &replies[..] else {
+        panic!("{replies:?}");
+    };
+    assert_eq!((holders(busy), waiters(busy)), (vec!["a", "d"], vec![("e", t(31))]));
+    // By the store's own clock, too.
+    let time = TimeSource::Store { fallback: t(90) };
+    let other = "allora:key:other";
+    let late = ClaimKey::new(6, 1, "f", t(5), LEASE).not_after(Some(Time::UNIX_EPOCH));
+    let late = Operation::new(other, Action::ClaimKey(late));
+    let batch = [late.clone(), Operation::new(other, ask(7, 1, "g", 6)), late];
+    for _ in 0..2 {
+        let applied = fine(w.node().backend.reschedule(Batch::new("node-1", time, &batch)).await);
+        let replies: Vec<Reply> = applied.replies.into_iter().map(fine).collect();
+        let [_, Reply::Claimed(_), Reply::State(busy)] = &replies[..] else {
+            panic!("{replies:?}");
+        };
+        assert_eq!((holders(busy), waiters(busy)), (vec!["g"], vec![]));
+    }
 }
 
 pub(super) async fn claims_of_one_batch_are_decided_in_their_order(w: &Cluster) {

@@ -224,6 +224,7 @@ macro_rules! __cases {
                 waiters_have_their_turn_by_due_time_and_name: [];
                 a_waiter_that_does_not_ask_again_loses_its_turn: [];
                 the_time_of_a_wait_survives_the_place_in_the_queue: [];
+                no_place_of_a_key_is_given_after_not_after: [];
                 claims_of_one_batch_are_decided_in_their_order: [];
                 keys_and_jobs_have_names_of_any_text: [];
                 a_long_queue_is_kept_whole: [];

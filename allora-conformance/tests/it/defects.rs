@@ -845,6 +845,17 @@ impl Defect for KeysOfTheDeadStay {
     }
 }
 
+/// Grants a place of a key, or one in its queue, however late the claim comes.
+pub(crate) struct GrantsKeysLate;
+impl Defect for GrantsKeysLate {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        match step.operation.action {
+            Action::ClaimKey(claim) => step.apply_instead(Action::ClaimKey(claim.not_after(None))),
+            _ => step.apply(),
+        }
+    }
+}
+
 /// Takes every claim of a key for a new one.
 pub(crate) struct IgnoresTheClaimIdOfAKey;
 impl Defect for IgnoresTheClaimIdOfAKey {

@@ -149,4 +149,5 @@ teeth! {
     keeps_released_keys: KeepsReleasedKeys;
     keys_of_the_dead_stay: KeysOfTheDeadStay;
     ignores_the_claim_id_of_a_key: IgnoresTheClaimIdOfAKey;
+    grants_keys_late: GrantsKeysLate;
 }

@@ -30,12 +30,17 @@ pub struct ClaimKey<'a> {
     /// The length by which the holder extends it, if this node knows it. A lease that ends later than this
     /// explains was written by a clock that was ahead.
     pub extended_by: Option<Duration>,
+    /// No place is granted after this time, and the job gets no place in the queue, unless the claim was
+    /// carried out before. Nodes set it as that of a [`Claim`](super::Claim): a store that hung gives no
+    /// place to a claim for which nobody waits any more.
+    pub not_after: Option<Time>,
 }
 
 impl<'a> ClaimKey<'a> {
     /// A claim for the occurrence of `job` that is due since `due_at`.
     pub fn new(claim_id: u128, limit: u32, job: &'a str, due_at: Time, duration: Duration) -> Self {
-        Self { claim_id, limit, job, due_at, since: None, duration, extended_by: None }
+        let (since, extended_by, not_after) = (None, None, None);
+        Self { claim_id, limit, job, due_at, since, duration, extended_by, not_after }
     }
 
     /// With the time since which the job has waited.
@@ -50,6 +55,18 @@ impl<'a> ClaimKey<'a> {
     pub fn extended_by(mut self, extended_by: Duration) -> Self {
         self.extended_by = Some(extended_by);
         self
+    }
+
+    /// Carried out no later than `not_after`.
+    #[must_use]
+    pub fn not_after(mut self, not_after: Option<Time>) -> Self {
+        self.not_after = not_after;
+        self
+    }
+
+    /// `true` if it comes too late.
+    pub(crate) fn is_late(&self, now: Time) -> bool {
+        self.not_after.is_some_and(|end| end < now)
     }
 
     /// The job's place in the queue.

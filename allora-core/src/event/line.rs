@@ -156,9 +156,13 @@ lines! { event:
         { job: &**name, remedy: event.remedy() }
     error NODE Event::JobUnreadable { name, reason } => "the record of this job cannot be read"
         { job: &**name, reason: &**reason, remedy: event.remedy() }
-    error NODE Event::ClockWasAhead { name, until } =>
+    error NODE Event::ClockWasAhead { name, until, key: None } =>
         "the store's clock was ahead, and this job waits for a time in the future"
         { job: &**name, until: time(until), remedy: event.remedy() }
+    error NODE Event::ClockWasAhead { name, until, key: Some(key) } =>
+        "the store's clock was ahead, and a run of this job, whose node is silent, holds a concurrency key for \
+         which other jobs wait"
+        { job: &**name, key: &**key, until: time(until), remedy: event.remedy() }
     warn NODE Event::ClockWasSetBack { stored, waiting, until } =>
         "the store's clock was set back; jobs wait for times that it showed before, the last of them until this time"
         { stored: *stored, waiting: *waiting, until: time(until), remedy: event.remedy() }

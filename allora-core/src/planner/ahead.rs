@@ -42,6 +42,11 @@ impl AheadJobs {
         self.waiting.remove(&id);
     }
 
+    /// `true` if the job is to be read, or waits.
+    pub(super) fn waits_for(&self, id: SlotId) -> bool {
+        self.unread.contains(&id) || self.waiting.contains_key(&id)
+    }
+
     pub(super) fn remove(&mut self, id: SlotId) {
         self.unread.remove(&id);
         self.waiting.remove(&id);

@@ -35,6 +35,7 @@ impl Planner {
         self.tick += 1;
         self.now = now;
         self.evict_idle(now);
+        self.free_finished();
         events.append(&mut self.ended_waits);
         self.take_turns(now);
         self.set_room(room, Vec::new());
@@ -475,7 +476,9 @@ impl Planner {
         }
         match self.key_step(id, &decision, due_at, now, events) {
             KeyStep::Go => {}
-            KeyStep::Ask(claim) => return Ok(Some(RequestAction::ClaimKey(claim))),
+            KeyStep::Ask(claim) => {
+                return Ok(Some(RequestAction::ClaimKey(self.timed_key_claim(id, claim, now))));
+            }
             KeyStep::Later(at) => {
                 self.wake(id, Some(at));
                 return Ok(None);

@@ -265,6 +265,7 @@ impl Planner {
                     }
                     self.routed(&state, events)
                 }
+                None if self.finished.contains(&state.name) => None,
                 None => self.routed(&state, events),
             };
             let is_run = spec.is_some() && !is_doubtful;

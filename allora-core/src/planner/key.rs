@@ -1,7 +1,7 @@
 //! The concurrency key of one job: its claim, the progress of that, and its release.
 
 use crate::{
-    backend::{Action, ClaimKey, Claimed, Operation},
+    backend::{Action, ClaimKey, Lease, Operation, Reply},
     health::KeyWait,
     time::Time,
 };
@@ -17,6 +17,8 @@ pub(crate) struct SlotKey {
     pub(super) state: KeyState,
     /// The reply to the last request was lost.
     pub(super) was_lost: bool,
+    /// The store's time when it refused the last claim because that came too late.
+    pub(super) refused_at: Option<Time>,
     /// Its record cannot be read, which was reported.
     pub(super) is_unreadable: bool,
     /// The limit of another job of the key that was reported.
@@ -50,6 +52,8 @@ pub(crate) struct KeyClaim {
     pub(super) lease: Duration,
     pub(super) due_at: Time,
     pub(super) since: Option<Time>,
+    /// The last time at which the store may carry out what was sent last.
+    pub(super) not_after: Option<Time>,
 }
 
 /// A place of a key that is released because no occurrence was claimed with it.
@@ -90,6 +94,7 @@ impl KeyClaim {
         ClaimKey::new(*claim_id, *limit, holder, *due_at, LEASE)
             .waiting_since(self.since)
             .extended_by(self.lease)
+            .not_after(self.not_after)
     }
 
     /// Its place in the order in which claims are sent.
@@ -112,10 +117,20 @@ impl KeyRelease {
         self.claim.job.clone()
     }
 
-    /// The claim was granted.
-    pub(crate) fn granted(mut self, claimed: &Claimed) -> Self {
-        self.fence = Some(claimed.fence);
-        self
+    /// The release that follows the reply to the claim, if a place was given to that. A claim that comes too
+    /// late finds a place whose lease has ended in the record only.
+    pub(crate) fn after(mut self, reply: &Reply) -> Option<Self> {
+        let fence = match reply {
+            _ if self.fence.is_some() => None,
+            Reply::Claimed(claimed) => Some(claimed.fence),
+            Reply::State(state) => {
+                let is_mine = |lease: &&Lease| lease.claim_id == self.claim.claim_id;
+                state.leases.iter().find(is_mine).map(|lease| lease.fence)
+            }
+            _ => None,
+        };
+        self.fence = Some(fence?);
+        Some(self)
     }
 }
 

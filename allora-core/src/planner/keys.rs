@@ -16,6 +16,7 @@ use crate::{
     health::{KeyHolder, KeyWait},
     job::Delivery,
     name::key_record,
+    record::{is_left, job_of, on},
     time::{Time, saturating_add, since},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -178,14 +179,34 @@ impl Planner {
             },
             due_at,
             since: None,
+            not_after: None,
         };
         let asked = Box::new(claim.clone());
         let (state, other_limit, wait) = (KeyState::Asked, None, None);
-        let (was_lost, is_unreadable) = (false, false);
-        let key = SlotKey { claim, state, was_lost, is_unreadable, other_limit, wait };
+        let (was_lost, refused_at, is_unreadable) = (false, None, false);
+        let key = SlotKey { claim, state, was_lost, refused_at, is_unreadable, other_limit, wait };
         slot.rare.get_or_insert_default().key = Some(Box::new(key));
         self.keyed.insert(id);
         KeyStep::Ask(asked)
+    }
+
+    /// The claim of a slot's key as it is sent now.
+    pub(super) fn timed_key_claim(
+        &mut self,
+        id: SlotId,
+        mut claim: Box<KeyClaim>,
+        now: Time,
+    ) -> Box<KeyClaim> {
+        let timeout = self.store_timeout;
+        if let Some(slot) = self.slots.get_mut(id) {
+            let until = slot.claim_until(now, timeout);
+            if let Some(key) = slot.key_mut() {
+                let after_refusal = key.refused_at.map(|at| saturating_add(at, timeout));
+                claim.not_after = after_refusal.max(Some(until));
+                key.claim.not_after = claim.not_after;
+            }
+        }
+        claim
     }
 
     /// Applies the reply to a claim of a slot's key. `has_room`: there is capacity for the run.
@@ -225,6 +246,7 @@ impl Planner {
         end_unreadable(key, events);
         let state = match reply {
             Reply::Claimed(claimed) => {
+                self.left_keys.note(&claim, None, events);
                 let waited_since = claimed.occurrence.scheduled_at;
                 key.claim.since = Some(key.claim.since.unwrap_or(now).min(waited_since));
                 if !has_room {
@@ -240,16 +262,24 @@ impl Planner {
                 key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
                 return self.look_again(id);
             }
+            _ if claim.not_after.is_some_and(|end| end < now) => {
+                // It came too late, so nothing is known about the key. A wrong estimate of the store's
+                // clock refuses a claim once.
+                (key.refused_at, key.state) = (Some(now), KeyState::Busy { ask_at: NOW });
+                return self.look_again(id);
+            }
             Reply::State(state) => *state,
             _ => JobState::empty(&*claim.record),
         };
         let live = state.leases.iter().filter(|lease| lease.until > now);
         let holders = live.map(|lease| KeyHolder {
-            job: job_of(lease),
+            job: job_of(lease).to_owned(),
             node: lease.node.clone(),
             since: lease.started_at,
         });
         let holders: Vec<KeyHolder> = holders.collect();
+        let left = state.leases.iter().find(|lease| is_left(lease, now));
+        self.left_keys.note(&claim, left, events);
         let is_same = |lease: &Lease| {
             lease.due_at == claim.due_at
                 && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
@@ -385,6 +415,13 @@ impl Planner {
         self.keyed.remove(&id);
         self.key_changed = true;
         end_unreadable(&mut key, events);
+        let is_same = |id: &SlotId| {
+            let other = self.slots.get(*id).and_then(Slot::key);
+            other.is_some_and(|other| other.claim.record == key.claim.record)
+        };
+        if !self.left_keys.is_empty() && !self.keyed.iter().any(is_same) {
+            self.left_keys.note(&key.claim, None, events);
+        }
         let SlotKey { claim, state, wait, .. } = *key;
         end_wait(&claim, wait, now, events);
         match state {
@@ -415,9 +452,7 @@ impl Planner {
     /// Applies the reply to a release, or to the claim that is repeated because its outcome is
     /// unknown.
     pub(super) fn on_release_reply(&mut self, release: KeyRelease, reply: &Reply) {
-        if let (None, Reply::Claimed(claimed)) = (release.fence, reply) {
-            self.releases.push(release.granted(claimed));
-        }
+        self.releases.extend(release.after(reply));
     }
 
     /// The reply to a claim of a slot's key was lost.
@@ -449,17 +484,6 @@ impl Planner {
         }
         std::mem::take(&mut self.releases)
     }
-}
-
-/// The end of the name of a job that runs on every node, in the record of its key.
-fn on(node: &str) -> String {
-    format!(" on {node}")
-}
-
-/// The job that holds a place of a key.
-fn job_of(lease: &Lease) -> String {
-    let holder = lease.occurrence.trigger.as_deref().unwrap_or_default();
-    holder.strip_suffix(&on(&lease.node)).unwrap_or(holder).to_owned()
 }
 
 /// Reports that the record of a key can be read again, or is not needed any more.

@@ -150,6 +150,7 @@ impl Planner {
         }
         let at = slot.with_key(at);
         self.wake(id, at);
+        self.note_finished(id);
     }
 
     /// Returns the number of a search that begins now.
@@ -168,6 +169,9 @@ impl Planner {
         events: &mut Vec<Event>,
     ) -> bool {
         let Some(&id) = self.by_name.get(state.name.as_str()) else {
+            if self.resume_finished(&state.name) {
+                return true;
+            }
             return self.found_stored(state, now, events);
         };
         let Some(slot) = self.slots.get_mut(id) else { return false };

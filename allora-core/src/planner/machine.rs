@@ -7,8 +7,10 @@ use super::{
     contention::Contention,
     due_queries::DueClaims,
     failing::Failing,
+    finished_jobs::FinishedJobs,
     key::KeyRelease,
     keys::KeyLines,
+    left_keys::LeftKeys,
     mark::Watch,
     own_claims::OwnClaims,
     shares::Shares,
@@ -38,6 +40,8 @@ use std::{
 pub(crate) struct Planner {
     pub(super) slots: Slots,
     pub(super) by_name: HashMap<Arc<str>, SlotId>,
+    /// They are not in `by_name`.
+    pub(super) finished: FinishedJobs,
     /// The wake-up times of the jobs. Entries that their slot does not confirm are stale.
     pub(super) queue: BinaryHeap<Reverse<WakeUp>>,
     /// The jobs with unresolved claims, in the order in which the replies were lost. Each reserves
@@ -68,6 +72,7 @@ pub(crate) struct Planner {
     pub(super) replacing: BTreeSet<SlotId>,
     /// The jobs in code that wait for times of a clock that was ahead.
     pub(super) ahead: AheadJobs,
+    pub(super) left_keys: LeftKeys,
     /// Places of keys that are to be released.
     pub(super) releases: Vec<KeyRelease>,
     /// The ends of waits for keys that the next tick reports.
@@ -189,6 +194,7 @@ impl Planner {
         Self {
             slots: Slots::default(),
             by_name: HashMap::new(),
+            finished: FinishedJobs::default(),
             queue: BinaryHeap::new(),
             unresolved: VecDeque::new(),
             failing: Failing::default(),
@@ -205,6 +211,7 @@ impl Planner {
             key_lines: KeyLines::default(),
             replacing: BTreeSet::new(),
             ahead: AheadJobs::default(),
+            left_keys: LeftKeys::default(),
             releases: Vec::new(),
             ended_waits: Vec::new(),
             limited: Vec::new(),
@@ -275,11 +282,13 @@ impl Planner {
     /// `AlreadyExists` if the planner has a job in code of this name.
     pub(crate) fn add(&mut self, job: NewJob) -> Result {
         let NewJob { name, spec, definition } = job;
-        if let Some(&id) = self.by_name.get(&name) {
-            if !self.slots.get(id).is_some_and(Slot::is_stored) {
-                let twice = format!("the job {name:?} is added twice; names are unique");
-                return Err(Error::new(ErrorKind::AlreadyExists, twice));
-            }
+        let placed = self.by_name.get(&name).copied();
+        let is_stored = |id| self.slots.get(id).is_some_and(Slot::is_stored);
+        if self.finished.contains(&name) || placed.is_some_and(|id| !is_stored(id)) {
+            let twice = format!("the job {name:?} is added twice; names are unique");
+            return Err(Error::new(ErrorKind::AlreadyExists, twice));
+        }
+        if let Some(id) = placed {
             self.leave_place(id);
         }
         let mut slot = Slot::new(name.clone(), spec, Origin::Code, self.seed);
@@ -296,13 +305,18 @@ impl Planner {
     /// Removes a job. Returns it if the planner had it, to be dropped without a lock. Its requests
     /// and runs continue, and the name is free.
     pub(crate) fn remove(&mut self, name: &str) -> Option<JobSpec> {
-        let id = *self.by_name.get(name)?;
-        // Stored schedules come and go with the store.
-        let slot = self.slots.get_mut(id).filter(|slot| !slot.is_stored())?;
-        let spec = slot.spec.clone();
-        self.watch.jobs = self.watch.jobs.wrapping_sub(stable_hash(&[name.as_bytes()]));
-        self.leave_place(id);
-        Some(spec)
+        let removed = self.finished.remove(name).or_else(|| {
+            let id = *self.by_name.get(name)?;
+            // Stored schedules come and go with the store.
+            let slot = self.slots.get_mut(id).filter(|slot| !slot.is_stored())?;
+            let spec = slot.spec.clone();
+            self.leave_place(id);
+            Some(spec)
+        });
+        if removed.is_some() {
+            self.watch.jobs = self.watch.jobs.wrapping_sub(stable_hash(&[name.as_bytes()]));
+        }
+        removed
     }
 
     /// Makes a name free. Requests and runs of its job continue.
@@ -366,8 +380,9 @@ impl Planner {
         if is_key_record(name) {
             return self.on_key_free(Some(name));
         }
-        match self.by_name.get(name) {
-            Some(&id) => self.mark_dirty(id),
+        match self.by_name.get(name).copied() {
+            Some(id) => self.mark_dirty(id),
+            None if self.resume_finished(name) => {}
             None => self.stored.read_by(NOW),
         }
     }

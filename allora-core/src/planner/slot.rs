@@ -128,7 +128,7 @@ impl Off {
             Off::Conflict(reason) => Event::DefinitionConflict { name, reason },
             Off::Invalid(reason) => Event::JobInvalid { name, reason: reason.clone() },
             Off::Unreadable(reason) => Event::JobUnreadable { name, reason: reason.clone() },
-            Off::Ahead(until) => Event::ClockWasAhead { name, until: *until },
+            Off::Ahead(until) => Event::ClockWasAhead { name, until: *until, key: None },
             Off::Removed => return None,
         })
     }

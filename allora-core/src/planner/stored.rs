@@ -169,6 +169,7 @@ impl Planner {
                 self.claim_by_query(next.due_at, run.window);
             }
             (Reply::Accepted, Some(Cursor::To(Some(next)))) => self.stored.read_by(next.due_at),
+            _ if self.resume_finished(run.name) => {}
             _ => self.stored.read_by(NOW),
         }
     }

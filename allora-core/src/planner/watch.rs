@@ -276,16 +276,16 @@ impl Planner {
 
     /// The hash of the jobs and their generations, without those of these names.
     fn view(&self, except: &[u32]) -> u64 {
-        let is_seen = |slot: &&Slot| {
-            let is_job = !slot.is_stored() && !slot.is_removed();
-            is_job && (except.is_empty() || !except.contains(&name_hash(&slot.name)))
+        let is_seen = |name: &str| except.is_empty() || !except.contains(&name_hash(name));
+        let hash = |(name, agreed): (&Arc<str>, Option<i64>)| {
+            let generation = agreed.unwrap_or_default().to_be_bytes();
+            stable_hash(&[name.as_bytes(), &generation])
         };
-        let hash = |slot: &Slot| {
-            let generation = slot.agreed.unwrap_or_default().to_be_bytes();
-            stable_hash(&[slot.name.as_bytes(), &generation])
-        };
-        let slots = self.slots.iter().map(|(_, slot)| slot).filter(is_seen);
-        slots.fold(0, |sum, slot| hash(slot).wrapping_add(sum))
+        let slots = self.slots.iter().map(|(_, slot)| slot);
+        let slots = slots.filter(|slot| !slot.is_stored() && !slot.is_removed());
+        let jobs = slots.map(|slot| (&slot.name, slot.agreed)).chain(self.finished.iter());
+        let jobs = jobs.filter(|(name, _)| is_seen(name));
+        jobs.fold(0, |sum, job| hash(job).wrapping_add(sum))
     }
 
     /// The time of the next step of the watch.

@@ -28,6 +28,13 @@ pub(super) fn claim(
     key: &ClaimKey<'_>,
     context: OpContext<'_>,
 ) -> Reply {
+    if key.is_late(context.now) {
+        return match slot {
+            None => Reply::Absent,
+            Some(record) if !record.is_live() => Reply::Deleted,
+            Some(record) => record.claimed_before(name, key, context.now),
+        };
+    }
     define::register(slot, DEFINITION, u64::from(key.limit), None, context);
     let Some(record) = slot else { return Reply::Absent };
     match record.claim_key(key, context) {
@@ -37,6 +44,19 @@ pub(super) fn claim(
 }
 
 impl Record {
+    /// The reply to a claim that comes too late: the place that it was given before, or the record.
+    fn claimed_before(&self, name: &str, key: &ClaimKey<'_>, now: Time) -> Reply {
+        let is_mine = |lease: &&Lease| lease.claim_id == key.claim_id && lease.until > now;
+        match self.leases.iter().find(is_mine) {
+            Some(lease) => {
+                let mut lease = lease.clone();
+                set_back(&mut lease, now);
+                Reply::Claimed(self.claimed(&lease))
+            }
+            None => Reply::State(Box::new(self.state(name))),
+        }
+    }
+
     fn claim_key(&mut self, key: &ClaimKey<'_>, context: OpContext<'_>) -> Option<Claimed> {
         let now = context.now;
         self.leases.iter_mut().for_each(|lease| set_back(lease, now));
@@ -138,14 +158,39 @@ fn noted(duration: Duration, extended_by: Option<Duration>) -> u32 {
 /// Shortens a lease that a clock has written which was ahead: to its length, from now on. A live holder
 /// extends it before that, and a dead one delays the others no longer.
 fn set_back(lease: &mut Lease, now: Time) {
-    let length = match lease.attempt {
-        1 => LONGEST,
-        seconds => Duration::from_secs(seconds.into()),
-    };
+    let length = length(lease);
     if lease.until > saturating_add(now, 2 * length) {
         lease.until = whole_millis(saturating_add(now, length));
-        lease.started_at = lease.started_at.min(whole_millis(now));
+        lease.started_at = whole_millis(now);
     }
+}
+
+/// The length of a lease of a key, at least.
+fn length(lease: &Lease) -> Duration {
+    match lease.attempt {
+        1 => LONGEST,
+        seconds => Duration::from_secs(seconds.into()),
+    }
+}
+
+/// `true` if a clock that was ahead has written the lease, and its holder has not extended it since that was
+/// right again. A live one does so after a third of its length. Of no other lease, the time from start to
+/// end is the noted length, which is a second longer than that by which it is extended.
+pub(crate) fn is_left(lease: &Lease, now: Time) -> bool {
+    let length = length(lease);
+    let has_length = lease.until == whole_millis(saturating_add(lease.started_at, length));
+    has_length && lease.until > now && now >= saturating_add(lease.started_at, length / 2)
+}
+
+/// The end of the name of a job that runs on every node, in the record of its key.
+pub(crate) fn on(node: &str) -> String {
+    format!(" on {node}")
+}
+
+/// The job that holds a place of a key.
+pub(crate) fn job_of(lease: &Lease) -> &str {
+    let holder = lease.occurrence.trigger.as_deref().unwrap_or_default();
+    holder.strip_suffix(&on(&lease.node)).unwrap_or(holder)
 }
 
 /// `true` while the job keeps its place in the queue. A place that ends far in the future was written
@@ -248,6 +293,25 @@ mod tests {
         assert_eq!(key.apply(Action::ClaimKey(other), 3.0).claimed(), None);
         assert!(key.queue().is_empty(), "it does not wait for itself");
         assert!(key.claim("a", 2, 60.0, 3.0).is_some(), "the next occurrence");
+    }
+
+    #[test]
+    fn a_claim_that_comes_too_late_has_what_it_was_given_before_and_nothing_else() {
+        let mut key = Key::default();
+        let claim = |id, job, until| {
+            let claim = ClaimKey::new(id, 1, job, at(0.0), LEASE).not_after(Some(at(until)));
+            Action::ClaimKey(claim)
+        };
+        assert_eq!(key.apply(claim(1, "a", 1.0), 1.5), Reply::Absent);
+        assert_eq!(key.0, None, "no record");
+        let first = key.apply(claim(1, "a", 1.0), 1.0).claimed().unwrap();
+        let record = key.0.clone();
+        assert_eq!(key.apply(claim(1, "a", 1.0), 5.0).claimed(), Some(first), "the same lease");
+        assert!(key.apply(claim(2, "b", 4.0), 5.0).state().is_some());
+        assert!(key.apply(claim(1, "a", 1.0), 6.0).state().is_some(), "its lease is over");
+        assert_eq!(key.0, record, "nothing is written");
+        key.apply(Action::Delete, 7.0);
+        assert_eq!(key.apply(claim(2, "b", 7.0), 8.0), Reply::Deleted);
     }
 
     #[test]

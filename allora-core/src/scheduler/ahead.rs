@@ -40,7 +40,7 @@ impl Ahead {
                     last = last.max(Some(until));
                     let name: Arc<str> = state.name.as_str().into();
                     if self.names.insert(name.clone()) {
-                        node.emit([Event::ClockWasAhead { name, until }]);
+                        node.emit([Event::ClockWasAhead { name, until, key: None }]);
                     }
                 }
             }

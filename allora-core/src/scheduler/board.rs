@@ -148,6 +148,7 @@ impl Board {
 
     /// Publishes the effect of an event at `now`.
     pub(super) fn observe(&self, event: &Event, now: impl FnOnce() -> Time) {
+        let held;
         let (name, reason, detail, until) = match event {
             Event::Ended { name, outcome, .. } => return self.ended(name, outcome, now()),
             Event::Deleted { name } => (name, ProblemReason::Deleted, "", None),
@@ -158,8 +159,10 @@ impl Board {
             Event::JobUnreadable { name, reason } => {
                 (name, ProblemReason::Unreadable, &**reason, None)
             }
-            Event::ClockWasAhead { name, until } => {
-                (name, ProblemReason::ClockWasAhead, "", Some(*until))
+            Event::ClockWasAhead { name, until, key } => {
+                held = key.as_ref().map(|key| format!("it holds the concurrency key {key:?}"));
+                let detail = held.as_deref().unwrap_or_default();
+                (name, ProblemReason::ClockWasAhead, detail, Some(*until))
             }
             Event::JobResumed { name } => {
                 let removed = self.conditions().problems.remove(name);

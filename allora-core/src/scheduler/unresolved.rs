@@ -137,9 +137,7 @@ impl State {
     /// The state after this reply; `None` if nothing is left to do.
     fn after(self, reply: Reply) -> Option<Self> {
         match (self, reply) {
-            (State::Key(key), Reply::Claimed(claimed)) => {
-                Some(State::Key(Box::new(key.granted(&claimed))))
-            }
+            (State::Key(key), reply) => Some(State::Key(Box::new(key.after(&reply)?))),
             (State::Unknown(claim, then), Reply::Claimed(claimed)) => {
                 // An earlier request with this claim id may have claimed another occurrence.
                 let then = Some(then).filter(|_| claimed.occurrence == claim.start);

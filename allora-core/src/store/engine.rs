@@ -236,7 +236,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                         loaded: *loaded,
                         after,
                         history: applied.history,
-                        not_after: self.not_after(&group.positions),
+                        not_after: self.not_after(&group.positions, now),
                         notification: applied.notification,
                     });
                     let AppliedTo { replies, lapsed, .. } = applied;
@@ -343,13 +343,15 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         Ok(())
     }
 
-    /// The last moment of the claims among these, if the store's clock decides.
-    fn not_after(&self, positions: &[usize]) -> Option<Time> {
+    /// The last moment of the claims among these, if the store's clock decides. A claim that came too
+    /// late at `now` was given nothing, and does not hold up the others.
+    fn not_after(&self, positions: &[usize], now: Time) -> Option<Time> {
         let times = positions.iter().filter_map(|i| match &self.batch.operations[*i].action {
             Action::Claim(claim) => claim.not_after,
+            Action::ClaimKey(claim) => claim.not_after,
             _ => None,
         });
-        times.min().filter(|_| self.batch.time.is_store())
+        times.filter(|end| *end >= now).min().filter(|_| self.batch.time.is_store())
     }
 
     fn answer(&mut self, positions: &[usize], replies: Vec<Result<Reply>>) {

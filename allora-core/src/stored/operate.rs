@@ -3,11 +3,13 @@
 use super::{Gap, Schedules};
 use crate::{
     backend::{
-        Action, Advance, JobState, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
-        TriggerStatus, Triggered, outcome_of_trigger,
+        Action, Advance, JobState, Lease, NextRun, NotRun, NotRunReason, Occurrence, Operation,
+        Outcome, TriggerStatus, Triggered, outcome_of_trigger,
     },
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
+    name::key_record,
+    record::job_of,
     schedule::{Schedule as _, between},
     scheduler::{end_unknown, not_ended, not_triggered},
     time::Time,
@@ -275,7 +277,7 @@ impl Schedules {
     /// Starts a schedule again from now, under a new incarnation: for a job that does not run
     /// because the store's clock was ahead for a while, so that its record holds times of the
     /// future. Settings, data, pause, counters and dead letters stay. Active runs are cancelled and
-    /// recorded as lost.
+    /// recorded as lost, and their places of the job's concurrency key are free.
     ///
     /// An occurrence that was started while the clock was ahead runs again at its true time, with a
     /// new [`occurrence_key`](crate::Run::occurrence_key).
@@ -296,9 +298,34 @@ impl Schedules {
             match self.change(name, Action::Reset { incarnation, first }).await {
                 // It was created again since it was read.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                answer => return answer,
+                Err(error) => return Err(error),
+                Ok(state) => {
+                    if let Some(setting) = &definition.settings().concurrency_key {
+                        self.free_key(name, &setting.key).await?;
+                    }
+                    return Ok(state);
+                }
             }
         }
+    }
+
+    /// Releases the places of the key that runs of this job hold.
+    async fn free_key(&self, name: &str, key: &str) -> Result {
+        let record = key_record(key);
+        for reply in self.apply("reset", &[Operation::read(&record)]).await? {
+            let leases = reply?.state().map(|state| state.leases).unwrap_or_default();
+            let mine = leases.iter().filter(|lease| job_of(lease) == name);
+            let release =
+                |lease: &Lease| Operation::new(&record, Action::ReleaseKey { fence: lease.fence });
+            let releases: Vec<Operation<'_>> = mine.map(release).collect();
+            if releases.is_empty() {
+                continue;
+            }
+            for reply in self.apply("reset", &releases).await? {
+                reply?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes a dead letter. Concurrent calls [share requests](Self#concurrent-calls).

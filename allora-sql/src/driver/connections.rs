@@ -341,10 +341,19 @@ where
         }
         place.tried = Some(Instant::now());
         let fresh = self.shared.clone().attempt(is_first);
+        let is_slow = place.attempt.is_some();
         let made = within(self.shared.timeout, place.connect(fresh)).await;
         let conn = made.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         let now = Instant::now();
-        place.live = Some(Live { conn, made: now, used: now, epoch });
+        let live = Live { conn, made: now, used: now, epoch };
+        // Calls are cut here, and this one has little time left: cut with the connection in its hands
+        // it would close that, and all later calls would go the same way.
+        if is_slow && now - self.since >= self.shared.suspicious {
+            let kept = self.place.take().map(|place| Place { live: Some(live), ..place });
+            kept.into_iter().for_each(|place| self.shared.put(place));
+            return Err(sqlx::Error::PoolTimedOut);
+        }
+        place.live = Some(live);
         Ok(())
     }
 }

@@ -8,8 +8,8 @@ use crate::{
 use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, NewSchedule, NextRun, Notification, Operation,
-        Reply, Sharing, TimeSource,
+        Action, Batch, Claim, ClaimKey, Completion, Cursor, NewSchedule, NextRun, Notification,
+        Operation, Reply, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis},
 };
@@ -25,6 +25,7 @@ on_every_database! {
     one_of_many_claims_succeeds_and_the_others_receive_the_current_state
     a_write_that_held_the_row_is_not_lost
     time_that_passed_while_waiting_for_a_row_counts
+    time_that_passed_while_waiting_for_the_row_of_a_key_counts
     lost_and_expired_runs_are_returned_without_a_history
 }
 
@@ -145,6 +146,22 @@ async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
         assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
     }
     place.beside("history").clear().await;
+}
+
+async fn time_that_passed_while_waiting_for_the_row_of_a_key_counts(place: Place) {
+    let sql = place.open().await;
+    let claim = |id| ClaimKey::new(id, 2, "job", Time::UNIX_EPOCH, Duration::from_secs(60));
+    let ask =
+        async |claim| send(&sql, "n", STORE, Operation::new("a", Action::ClaimKey(claim))).await;
+    let fence = ask(claim(1)).await.unwrap().claimed().unwrap().fence;
+    let release = Action::ReleaseKey { fence };
+    send(&sql, "n", STORE, Operation::new("a", release)).await.unwrap();
+    let now: Time = sql.reschedule(Batch::new("n", STORE, &[])).await.unwrap().now;
+    let late = claim(2).not_after(Some(now + Duration::from_millis(800)));
+    let reply = while_another_has_the_row(&place, ask(late)).await.unwrap();
+    assert!(matches!(reply, Reply::State(_)), "a place was given too late: {reply:?}");
+    let reply = ask(claim(2)).await.unwrap();
+    assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
 }
 
 async fn lost_and_expired_runs_are_returned_without_a_history(place: Place) {

@@ -38,7 +38,11 @@ impl Walker {
         };
         let since = random.one_in(4).then(|| self.now - TimeDelta::milliseconds(1_500));
         let claim = ClaimKey::new(self.claims, limit, job, whole_millis(due_at), duration);
-        let claim = claim.waiting_since(since);
+        // One in six; every other of them comes too late.
+        let late_by = self.claims.is_multiple_of(12).into();
+        let not_after =
+            self.claims.is_multiple_of(6).then(|| self.now - TimeDelta::seconds(late_by));
+        let claim = claim.waiting_since(since).not_after(not_after);
         self.asked.push((key, claim));
         (key, Planned::same(Action::ClaimKey(claim)))
     }

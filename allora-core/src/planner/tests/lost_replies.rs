@@ -133,6 +133,52 @@ fn a_claim_that_was_carried_out_is_found_however_late_it_is_repeated() {
     assert_eq!(again, first);
 }
 
+/// The claim of its key that is sent at this time.
+fn key_claim_at(job: &mut OneJob, time: f64) -> Request {
+    let mut requests = job.tick(at(time), 10);
+    assert!(matches!(requests[0].operation().action, Action::ClaimKey(_)), "{requests:?}");
+    requests.remove(0)
+}
+
+#[test]
+fn no_place_of_a_key_is_given_for_which_its_node_waits_no_more() {
+    let mut job = OneJob::new(minutely().mutex("k")).at(0.0);
+    let request = key_claim_at(&mut job, 60.0);
+    let reply = job.reply_to(&request, at(61.5));
+    assert_eq!(reply, Reply::Absent);
+    job.lose(vec![request], at(61.0));
+    job.at(62.0).expect(&[60.], &[], 120.);
+}
+
+#[test]
+fn a_wrong_estimate_of_the_stores_clock_refuses_one_claim_of_a_key_at_most() {
+    let mut job = OneJob::new(minutely().mutex("k")).at(0.0);
+    let request = key_claim_at(&mut job, 60.0);
+    let reply = job.reply_to(&request, at(70.0));
+    job.answer(request, reply, at(70.0));
+    // Another server of the store, whose clock is right, has answered since.
+    let request = key_claim_at(&mut job, 60.1);
+    let reply = job.reply_to(&request, at(71.0));
+    assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
+    job.answer(request, reply, at(71.0));
+    job.at(71.1).expect(&[60.], &[], 120.);
+}
+
+#[test]
+fn a_key_that_a_late_claim_was_given_before_is_released_if_it_is_not_wanted_any_more() {
+    for later in [62.0, 80.0] {
+        let mut job = OneJob::new(minutely().mutex("k")).at(0.0);
+        let request = key_claim_at(&mut job, 60.0);
+        job.reply_to(&request, at(60.9));
+        job.lose(vec![request], at(61.0));
+        job.planner.remove("job");
+        // Even if its lease has ended.
+        job = job.at(later);
+        let key = job.mark.as_ref().expect("the record of the key");
+        assert!(key.leases.is_empty(), "{later}: {key:?}");
+    }
+}
+
 /// Loses things of an outage in any order: requests, replies, the ends of runs. `seed` selects
 /// them.
 fn lose_in_any_order(spec: JobSpec, seed: u64) {

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod definitions;
+mod finished;
 mod limited;
 mod liveness;
 mod lost_replies;

@@ -627,7 +627,7 @@ fn every_start_of_a_condition_has_a_remedy() {
         Event::JobInvalid { name: name.clone(), reason: String::new() },
         Event::JobUnreadable { name: name.clone(), reason: String::new() },
         Event::JobOverdue { name: name.clone(), due_at: at(0.0) },
-        Event::ClockWasAhead { name: name.clone(), until: at(0.0) },
+        Event::ClockWasAhead { name: name.clone(), until: at(0.0), key: None },
         Event::CapacityFull { concurrency: 1 },
     ];
     assert!(starts.iter().all(|event| event.remedy().is_some()));

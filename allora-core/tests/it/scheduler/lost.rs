@@ -394,6 +394,70 @@ fn a_key_whose_holder_died_while_the_clock_was_ahead_is_free_when_the_clock_is_r
 }
 
 #[test]
+fn a_key_whose_holder_died_while_the_clock_was_ahead_is_a_condition_until_a_reset_of_the_job_frees_it()
+ {
+    for (began_ahead, is_reset) in [(false, true), (true, true), (false, false)] {
+        let case = format!("began ahead: {began_ahead}, reset: {is_reset}");
+        let lab = Lab::new(13);
+        let holder = lab.start(|seat, b| {
+            let job = seat.job(every(secs(15)).phase(Duration::ZERO), secs(300));
+            b.add("holder", job.at_least_once(secs(60)).mutex("g"))
+        });
+        lab.until(5.0);
+        let waits = lab.start(|seat, b| {
+            let job = |takes| seat.job(every(secs(10)).phase(Duration::ZERO), ms(takes)).mutex("g");
+            b.add("waits", job(5)).add("waits, too", job(5))
+        });
+        lab.until(if began_ahead { 12.0 } else { 16.0 });
+        lab.clock().set_skew(TimeDelta::days(365));
+        lab.until(50.0);
+        holder.node.crash();
+        lab.clock().set_skew(TimeDelta::zero());
+        let schedules = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
+        lab.until(51.0);
+        for job in ["waits", "waits, too"] {
+            lab.sim.block_on(schedules.reset(job)).unwrap();
+        }
+        let problem = || {
+            let problems = waits.handle.health().problems;
+            let mut held = problems.into_iter().filter(|problem| problem.name == "holder");
+            held.next().map(|problem| (problem.detail.clone(), problem.until.unwrap()))
+        };
+        // A live holder would have extended its lease by then.
+        lab.until(65.0);
+        assert_eq!(problem(), None, "{case}");
+        lab.until(100.0);
+        let (detail, until) = problem().expect(&case);
+        assert_eq!(detail, "it holds the concurrency key \"g\"");
+        assert!((at(110.0)..at(125.0)).contains(&until), "{case}: {until}");
+        let is_held = |event: &Event| {
+            matches!(event, Event::ClockWasAhead { name, key: Some(key), .. }
+                if (&**name, &**key) == ("holder", "g"))
+        };
+        let events = waits.events();
+        let held: Vec<_> = events.iter().filter(|event| is_held(event)).collect();
+        assert_eq!(held.len(), 1, "{case}: {events:?}");
+        assert!(held[0].remedy().unwrap().contains("allora reset JOB"));
+        if is_reset {
+            lab.sim.block_on(schedules.reset("holder")).unwrap();
+            assert!(lab.state("allora:key:g").leases.is_empty(), "{case}");
+        }
+        lab.until(if is_reset { 103.0 } else { 130.0 });
+        assert_eq!(problem(), None, "{case}");
+        let news = waits.news();
+        let number = |of: &str| news.iter().filter(|news| *news == of).count();
+        assert_eq!(number("ClockWasAhead"), number("JobResumed"), "{case}: {news:?}");
+        for job in ["waits", "waits, too"] {
+            let began = began(&lab, job);
+            assert!(
+                began.iter().any(|one| (at(100.0)..at(130.0)).contains(one)),
+                "{case}: {began:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_live_holder_keeps_its_key_when_a_clock_that_was_ahead_is_set_back() {
     let lab = Lab::new(11);
     lab.start(|seat, b| {

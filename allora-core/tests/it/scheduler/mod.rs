@@ -7,6 +7,7 @@ mod due_claims;
 mod emptied;
 mod fairness;
 mod faults;
+mod finished;
 mod health;
 mod hostile;
 mod isolation;

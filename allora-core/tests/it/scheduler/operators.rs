@@ -233,7 +233,7 @@ fn a_job_whose_store_was_a_year_ahead_runs_again_after_a_reset() {
         lab.until(200.0);
         let before = lab.log.of("job").len();
         let ahead = member.events().into_iter().find_map(|event| match event {
-            Event::ClockWasAhead { name, until } => Some((name.to_string(), until)),
+            Event::ClockWasAhead { name, until, key: None } => Some((name.to_string(), until)),
             _ => None,
         });
         assert!(ahead.is_some_and(|(name, until)| name == "job" && until > at(86_400.0)));

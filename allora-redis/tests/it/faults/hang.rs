@@ -13,7 +13,9 @@ use crate::{
 use allora_conformance::{environment::patiently, faults::Fleet};
 use allora_core::{
     Backend, Run, Scheduler, Time,
-    backend::{Action, Batch, Claim, Cursor, NewSchedule, Operation, Reply, Sharing, TimeSource},
+    backend::{
+        Action, Batch, Claim, ClaimKey, Cursor, NewSchedule, Operation, Reply, Sharing, TimeSource,
+    },
     every, job,
     time::from_millis,
 };
@@ -277,6 +279,36 @@ fn a_server_that_hung_carries_out_no_claim_whose_time_is_over() {
             let again = send(&node, STORE_TIME, Operation::claim(name, claim)).await.unwrap();
             assert_eq!(again, reply, "{name}");
         }
+    });
+}
+
+#[test]
+fn a_server_that_hung_gives_no_place_of_a_key_to_a_claim_whose_time_is_over() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    let builder = Redis::builder().timeout(Duration::from_millis(500));
+    runtime().block_on(async {
+        let node = builder.connect(server.url()).await.unwrap();
+        let claim = |id, job, until| {
+            let claim = ClaimKey::new(id, 2, job, Time::UNIX_EPOCH, Duration::from_secs(60));
+            Operation::new("allora:key:k", Action::ClaimKey(claim.not_after(until)))
+        };
+        // The server knows the scripts.
+        let held = send(&node, STORE_TIME, claim(1, "held", None)).await.unwrap();
+        let now = node.reschedule(Batch::new("n", STORE_TIME, &[])).await.unwrap().now;
+        let soon = Some(now + Duration::from_secs(1));
+        server.signal("-STOP");
+        send(&node, STORE_TIME, claim(2, "late", soon)).await.unwrap_err();
+        pause(1_000).await;
+        server.signal("-CONT");
+        pause(300).await;
+        let read = send(&node, STORE_TIME, Operation::read("allora:key:k")).await.unwrap();
+        let state = read.state().unwrap();
+        assert_eq!((state.leases.len(), state.waiters.len()), (1, 0), "{state:?}");
+        // What was carried out is found whenever its claim comes, and another claim has a time of its own.
+        let late = now - Duration::from_secs(60);
+        assert_eq!(send(&node, STORE_TIME, claim(1, "held", Some(late))).await.unwrap(), held);
+        let reply = send(&node, STORE_TIME, claim(2, "late", None)).await.unwrap();
+        assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
     });
 }
 

@@ -1,0 +1,31 @@
+//! The concurrency keys that are held because their holders died while the store's clock was ahead, and for
+//! which jobs of this node wait.
+
+use super::key::KeyClaim;
+use crate::{backend::Lease, event::Event, record::job_of};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The reported holders, by the record of the key.
+#[derive(Debug, Default)]
+pub(super) struct LeftKeys(BTreeMap<Arc<str>, Arc<str>>);
+
+impl LeftKeys {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Notes the place of such a holder that keeps this claim from being granted, if there is one.
+    pub(super) fn note(&mut self, claim: &KeyClaim, left: Option<&Lease>, events: &mut Vec<Event>) {
+        let reported = self.0.get(&claim.record);
+        if reported.map(|name| &**name) == left.map(job_of) {
+            return;
+        }
+        events.extend(self.0.remove(&claim.record).map(|name| Event::JobResumed { name }));
+        if let Some(lease) = left {
+            let name: Arc<str> = job_of(lease).into();
+            self.0.insert(claim.record.clone(), name.clone());
+            let (until, key) = (lease.until, Some(claim.key.clone()));
+            events.push(Event::ClockWasAhead { name, until, key });
+        }
+    }
+}
