@@ -1,6 +1,6 @@
 //! `allora doctor`: checks of a store.
 
-use super::waits::{ahead_until, key_waits};
+use super::waits::key_waits;
 use crate::{
     clock,
     daemon::kinds,
@@ -14,7 +14,7 @@ use allora_core::{
     Error, ErrorKind, StoredSchedule, Time, UnhandledKind,
     backend::{HistorySize, JobState},
     runtime::{Runtime, Tokio},
-    stored::{Condition, Filter},
+    stored::{Condition, Filter, ahead_until},
     time::since,
 };
 use clap::Args;

@@ -1,9 +1,6 @@
 //! `allora why`: why a job runs or does not run.
 
-use super::{
-    history::entries_of,
-    waits::{ahead_until, key_waits},
-};
+use super::{history::entries_of, waits::key_waits};
 use crate::{
     clock,
     daemon::kinds,
@@ -18,6 +15,7 @@ use allora_core::{
     ErrorKind, Schedule, Time,
     backend::{HistoryEntry, JobState, NotRunReason, OnExpiry, Outcome as RunOutcome},
     schedule::NoteReason,
+    stored::ahead_until,
 };
 use chrono::TimeDelta;
 use clap::Args;

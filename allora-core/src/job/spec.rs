@@ -13,7 +13,12 @@ use std::{
 };
 
 /// The first word of a definition whose schedule is known to its code alone.
-pub(crate) const CODE: &str = "@code";
+const CODE: &str = "@code";
+
+/// `true` if this is the definition of a schedule that is not one of this library.
+pub(crate) fn is_code(definition: &str) -> bool {
+    definition.split([' ', ';']).next() == Some(CODE)
+}
 
 /// A job and its settings, for [`Builder::add`](crate::Builder::add).
 ///
