@@ -83,6 +83,7 @@ object!(OrphansStatus, orphans, {
 object!(NodeInfo, node, {
     node: node.node,
     is_live: node.is_live,
+    is_stopping: node.is_stopping,
     is_idle: node.is_idle(),
     version: node.version,
     kinds: node.kinds.iter().map(Pattern::to_string).collect::<Vec<_>>(),

@@ -186,7 +186,7 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
     let live = || nodes.iter().filter(|node| node.is_live);
     let idle = live().filter(|node| node.is_idle()).count();
     let dead: Vec<&str> =
-        nodes.iter().filter(|node| !node.is_live).map(|node| node.node.as_str()).collect();
+        nodes.iter().filter(|node| node.is_dead()).map(|node| node.node.as_str()).collect();
     let mut text = format!("{} live, {idle} of them idle", live().count());
     if !dead.is_empty() {
         let (count, dead) = (dead.len(), listed(&dead));
