@@ -540,7 +540,7 @@ mod tests {
                     "detail": "",
                     "since": "2026-01-01T00:00:00.000Z",
                     "until": "2027-01-01T00:00:00.000Z",
-                    "remedy": "resume the job with `allora reset JOB` or `Schedules::reset`",
+                    "remedy": "resume the job with `allora reset JOB`",
                 }],
                 "key_waits": [{
                     "job": "c", "key": "k", "limit": 2, "since": "2026-01-01T00:00:00.000Z",

@@ -46,6 +46,32 @@ pub struct JobSpec {
     pub(crate) has_replaced_key: bool,
 }
 
+/// What can be added as a job: a [`JobSpec`], which [`job`](crate::job()) makes, or a type that implements
+/// [`Job`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    label = "neither a job with settings nor a type that implements `Job`",
+    note = "a job is a schedule and an async closure: `.add(name, job(cron(\"0 2 * * *\")?, async |run: Run| {{ .. }}))`",
+    note = "with the default settings, `.job(name, schedule, closure)` is the same"
+)]
+pub trait IntoJob {
+    /// The job with its settings.
+    fn into_job(self) -> JobSpec;
+}
+
+impl IntoJob for JobSpec {
+    fn into_job(self) -> JobSpec {
+        self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<J: Job> IntoJob for J {
+    fn into_job(self) -> JobSpec {
+        self.into()
+    }
+}
+
 impl<J: Job> From<J> for JobSpec {
     fn from(job: J) -> Self {
         static PLAIN: OnceLock<Arc<Settings>> = OnceLock::new();
