@@ -33,7 +33,7 @@ impl Crontabs {
         let defaults = Defaults { seconds: self.seconds, ..Defaults::default() };
         let mut lines = Vec::new();
         for source in find(&self.crontabs, form)? {
-            let text = source.text().map_err(|wrong| Failure::failed(wrong.to_string()))?;
+            let text = source.text().map_err(|wrong| Failure::wrong(wrong.to_string()))?;
             lines.extend(crontab_files::read(&source, &text, &defaults).lines);
         }
         // The record of a line of every node has the machine's name, too.

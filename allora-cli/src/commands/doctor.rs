@@ -252,8 +252,9 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
     };
     let broken = Filter::default().condition(Condition::Broken);
     let broken = session.schedules.list(broken, None, usize::MAX).await?;
-    let (broken, dead, overdue, ahead) = (
+    let (broken, bad, dead, overdue, ahead) = (
         broken.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(),
+        named(&|state| kinds::bad_data(state).is_some()),
         named(&|state| Condition::Dead.holds(state)),
         named(&is_overdue),
         named(&|state| ahead_until(state, now).is_some()),
@@ -265,6 +266,12 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             "that cannot be read",
             "`allora why NAME` says why; use a build that can, put the missing calendar with `allora \
              calendar put`, or delete them with `allora delete`",
+        ),
+        (
+            "data",
+            &bad,
+            "with data that their kind cannot run",
+            "`allora why NAME` says what is wrong with it, `allora modify NAME --data` replaces it",
         ),
         (
             "dead",

@@ -78,7 +78,7 @@ impl Show {
     }
 }
 
-/// What the crontab says of a line.
+/// The lines about a line of a crontab.
 fn line_lines(line: &Line) -> Vec<(&'static str, String)> {
     let Line { shell, notices, settings, .. } = line;
     let none = || "-".to_owned();

@@ -71,6 +71,10 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
     {
         reasons.push(format!("its definition cannot be read: {}", chain(&error)));
     }
+    if let Some(what) = kinds::bad_data(state) {
+        reasons
+            .push(format!("it cannot be run: {what}; `allora modify {name} --data` replaces it"));
+    }
     let declared = Declared::read(session).await?;
     if !declared.is_known() {
         reasons.push("no daemon is live on this store; start one with `allora run`".to_owned());

@@ -49,7 +49,7 @@ where
     JobSpec::from(Closure { schedule, work })
 }
 
-/// What the closure of a job returns: a future. The name exists for the compiler's message.
+/// The future that the closure of a job returns. The name exists for the compiler's message.
 #[diagnostic::on_unimplemented(
     message = "the closure of a job is async, and this one returns `{Self}`",
     label = "not an async closure",

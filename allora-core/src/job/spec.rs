@@ -46,7 +46,7 @@ pub struct JobSpec {
     pub(crate) has_replaced_key: bool,
 }
 
-/// What can be added as a job: a [`JobSpec`], which [`job`](crate::job()) makes, or a type that implements
+/// A job to be added: a [`JobSpec`], which [`job`](crate::job()) makes, or a type that implements
 /// [`Job`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a job",
