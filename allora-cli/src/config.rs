@@ -52,7 +52,7 @@ const DEFAULT: &str = "development";
 /// value of the wrong sort.
 pub(crate) fn environment(file: Option<&Path>, name: Option<&str>) -> Outcome<Environment> {
     let Some((place, section)) = section(file, name)? else { return Ok(Environment::default()) };
-    read(&section).map_err(|what| Failure::failed(format!("{place}: {what}")))
+    read(&section).map_err(|what| Failure::wrong(format!("{place}: {what}")))
 }
 
 /// The options of a command in the environment of this name, and where they are.
@@ -83,7 +83,7 @@ pub(crate) fn command_options(
     let unknown =
         section.iter().find(|(key, value)| value.is_table() && !commands.contains(&key.as_str()));
     if let Some((key, _)) = unknown {
-        return Err(Failure::failed(format!("{place}: there is no command `{key}`")));
+        return Err(Failure::wrong(format!("{place}: there is no command `{key}`")));
     }
     let place = format!("{place}, options of `{command}`");
     match section.remove(command) {
@@ -98,7 +98,7 @@ pub(crate) fn command_options(
 /// where none is named.
 fn section(file: Option<&Path>, name: Option<&str>) -> Outcome<Option<(String, Table)>> {
     let path = file.map_or_else(|| PathBuf::from(FILE), Path::to_path_buf);
-    let wrong = |what: String| Failure::failed(format!("{}: {what}", path.display()));
+    let wrong = |what: String| Failure::wrong(format!("{}: {what}", path.display()));
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound && file.is_none() => {

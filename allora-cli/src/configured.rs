@@ -28,7 +28,7 @@ impl Configured {
     /// A failure of theirs, with the file.
     pub(crate) fn wrong(&self, failure: Failure) -> Failure {
         match failure {
-            Failure::Usage(what) => Failure::failed(format!("{}: {what}", self.place)),
+            Failure::Invalid(what) => Failure::wrong(format!("{}: {what}", self.place)),
             other => other,
         }
     }
@@ -51,7 +51,7 @@ pub(crate) fn arguments(clap: &Command, line: &ArgMatches) -> Outcome<Option<Con
         config::command_options(file, environment, name, &names)?;
     let mut arguments = Vec::new();
     for (key, value) in &options {
-        let wrong = |what: String| Failure::failed(format!("{place}: {what}"));
+        let wrong = |what: String| Failure::wrong(format!("{place}: {what}"));
         let long = key.replace('_', "-");
         let of_place = OF_THE_PLACE.contains(&long.as_str());
         let known = |argument: &&Arg| !of_place && argument.get_long() == Some(&long);

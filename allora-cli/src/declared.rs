@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 /// The jobs and kinds that the live nodes declare.
 pub(crate) struct Declared {
     live: Vec<NodeInfo>,
+    /// Those that were stopped and wait for their runs.
+    stopping: Vec<NodeInfo>,
 }
 
 impl Declared {
@@ -18,7 +20,10 @@ impl Declared {
 
     /// The declarations of the live ones among these nodes.
     pub(crate) fn of(nodes: &[NodeInfo]) -> Self {
-        Self { live: nodes.iter().filter(|node| node.is_live).cloned().collect() }
+        let those = |are: fn(&NodeInfo) -> bool| -> Vec<NodeInfo> {
+            nodes.iter().filter(|node| are(node)).cloned().collect()
+        };
+        Self { live: those(|node| node.is_live), stopping: those(|node| node.is_stopping) }
     }
 
     /// True if a node lives: without one, it is not known which records have a use.
@@ -26,9 +31,9 @@ impl Declared {
         !self.live.is_empty()
     }
 
-    /// The live nodes.
-    pub(crate) fn into_live(self) -> Vec<NodeInfo> {
-        self.live
+    /// The live nodes, and those that stop.
+    pub(crate) fn into_nodes(self) -> (Vec<NodeInfo>, Vec<NodeInfo>) {
+        (self.live, self.stopping)
     }
 
     /// True if a live node may run stored schedules of this kind.
@@ -42,9 +47,9 @@ impl Declared {
         declare.map(|node| node.node.as_str()).collect()
     }
 
-    /// True if the node of this id lives.
+    /// True if the node of this id lives, or stops and waits for its runs.
     pub(crate) fn lives(&self, id: &str) -> bool {
-        self.live.iter().any(|node| node.node == id)
+        self.live.iter().chain(&self.stopping).any(|node| node.node == id)
     }
 
     /// True if live daemons have this line, and none of them runs it: it needs labels that none of them

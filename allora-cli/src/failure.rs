@@ -1,4 +1,8 @@
 //! Failures of the command: one line on standard error, and an exit code for each sort.
+//!
+//! One rule holds for all commands. 2: what was given is wrong, which is the command line or what it names (a
+//! file, a crontab, the configuration, a URL), and nothing was done. 1: it was asked and the answer is no, or
+//! it failed, in whole or in part. 0: it is done.
 
 use crate::output;
 use allora_core::ErrorKind;
@@ -12,12 +16,12 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 /// Why the command did not do what it was asked to.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It could not be done, or what was given is wrong: exit code 1.
+    /// The answer is no, or it could not be done, in whole or in part: exit code 1.
     Failed(String),
     /// The store does not answer now, and may later: exit code 1.
     Unavailable(String),
-    /// The command line itself is wrong: exit code 2.
-    Usage(String),
+    /// The command line or what it names is wrong, and nothing was done: exit code 2.
+    Invalid(String),
     /// All has been said: ends with this code.
     Said(u8),
 }
@@ -26,6 +30,27 @@ impl Failure {
     /// Something could not be done; `what` is for people.
     pub(crate) fn failed(what: impl Into<String>) -> Self {
         Self::Failed(what.into())
+    }
+
+    /// A wrong input, for which nothing was done; `what` is for people.
+    pub(crate) fn wrong(what: impl Into<String>) -> Self {
+        Self::Invalid(what.into())
+    }
+
+    /// The library's answer to what was given: wrong if the library calls it invalid.
+    pub(crate) fn of_input(error: allora_core::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Invalid => Self::Invalid(chain(&error)),
+            _ => Self::from(error),
+        }
+    }
+
+    /// The text that is said, if it has not been said yet.
+    pub(crate) fn what(&self) -> Option<&str> {
+        match self {
+            Self::Failed(what) | Self::Unavailable(what) | Self::Invalid(what) => Some(what),
+            Self::Said(_) => None,
+        }
     }
 
     /// Says it, and answers with the exit code.
@@ -52,14 +77,14 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Failed(_) | Self::Unavailable(_) => 1,
-            Self::Usage(_) => 2,
+            Self::Invalid(_) => 2,
             Self::Said(code) => *code,
         }
     }
 
     fn say(self) {
-        if let Self::Failed(what) | Self::Unavailable(what) | Self::Usage(what) = self {
-            output::complain("error", &what);
+        if let Some(what) = self.what() {
+            output::complain("error", what);
         }
     }
 }
@@ -122,7 +147,7 @@ pub(crate) fn of_clap(error: &clap::Error) -> Failure {
             Failure::Said(u8::from(printed.is_err()))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Failure::Usage("which command? `allora --help` lists them".into())
+            Failure::Invalid("which command? `allora --help` lists them".into())
         }
         _ => {
             let text = text.to_string();
@@ -132,7 +157,7 @@ pub(crate) fn of_clap(error: &clap::Error) -> Failure {
                 .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
                 .map(|line| line.strip_prefix("error: ").unwrap_or(line))
                 .collect();
-            Failure::Usage(said.join(" "))
+            Failure::Invalid(said.join(" "))
         }
     }
 }

@@ -21,7 +21,18 @@ use std::{ffi::OsString, process::ExitCode};
 
 /// A distributed cron: each occurrence of each job on exactly one of many machines.
 #[derive(Debug, Parser)]
-#[command(name = "allora", version, subcommand_required = true)]
+#[command(
+    name = "allora",
+    version,
+    subcommand_required = true,
+    after_help = "\
+EXIT CODES
+  0  it is done
+  1  the answer is no, or it failed, in whole or in part
+  2  what was given is wrong, and nothing was done: the command line, or what it names (a file, a
+     crontab, the configuration, a URL)
+  `exec` and `trigger --wait` end as the command that they run; see there."
+)]
 struct Allora {
     #[command(subcommand)]
     command: Command,

@@ -40,8 +40,8 @@ pub use health::{
 #[doc(hidden)]
 pub use job::Returns;
 pub use job::{
-    CatchUp, ConcurrencyKey, Delivery, IntoOutcome, Job, JobSpec, Overlap, Placement, Retry,
-    Settings, job,
+    CatchUp, ConcurrencyKey, Delivery, IntoJob, IntoOutcome, Job, JobFuture, JobSpec, Overlap,
+    Placement, Retry, Settings, job,
 };
 pub use name::{MAX_NAME, check_name, is_internal};
 pub use registry::{NodeInfo, ProgramReport};

@@ -90,6 +90,7 @@ object!(OrphansStatus, orphans, {
 object!(NodeInfo, node, {
     node: node.node,
     is_live: node.is_live,
+    is_stopping: node.is_stopping,
     is_idle: node.is_idle(),
     version: node.version,
     kinds: node.kinds.iter().map(Pattern::to_string).collect::<Vec<_>>(),
@@ -551,7 +552,7 @@ mod tests {
                     "detail": "",
                     "since": "2026-01-01T00:00:00.000Z",
                     "until": "2027-01-01T00:00:00.000Z",
-                    "remedy": "resume the job with `allora reset JOB` or `Schedules::reset`",
+                    "remedy": "resume the job with `allora reset JOB`",
                 }],
                 "key_waits": [{
                     "job": "c", "key": "k", "limit": 2, "since": "2026-01-01T00:00:00.000Z",

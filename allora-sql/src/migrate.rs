@@ -47,7 +47,13 @@ impl Client {
             ))
             .op(OP));
         }
-        self.check_tables().await?;
+        if let Err(error) = self.check_tables().await {
+            if migrate == Migrate::No || self.ask(self.dialect.has_history()).await?.is_some() {
+                return Err(error);
+            }
+            self.migrate_or_wait().await?;
+            self.check_tables().await?;
+        }
         if self.missing_index().await?.is_some() && migrate == Migrate::Yes {
             self.migrate_or_wait().await?;
         }
@@ -156,7 +162,8 @@ impl Client {
                 conn.run(statement).await?;
             }
         }
-        // One that was dropped by hand.
+        // What was dropped by hand, and can be made again without a loss of records.
+        conn.script(self.dialect.history_table()).await?;
         for index in self.dialect.indexes() {
             make(conn, index).await?;
         }
@@ -166,23 +173,24 @@ impl Client {
     /// Every table with its columns.
     async fn check_tables(&self) -> Result {
         for (table, probe) in self.dialect.probes() {
-            retry!(self, OP, self.driver.rows(probe.clone())).map_err(permanent).map_err(
-                |cause| {
-                    if cause.kind() != ErrorKind::Invalid {
-                        return cause;
-                    }
-                    Error::new(
-                        ErrorKind::Invalid,
-                        format!(
-                            "the table {table} in {} is missing, is another program's, or may not be read: \
-                         restore it from a backup, or choose another prefix",
-                            self.place
-                        ),
-                    )
-                    .op(OP)
-                    .source(cause)
-                },
-            )?;
+            let read = retry!(self, OP, self.driver.rows(probe.clone())).map_err(permanent);
+            let Err(cause) = read else { continue };
+            if cause.kind() != ErrorKind::Invalid {
+                return Err(cause);
+            }
+            let is_history = table.ends_with("_history");
+            let what = match is_history && self.ask(self.dialect.has_history()).await?.is_none() {
+                true => {
+                    "is missing, and the past runs with it: connect once with migrations on, as a role that \
+                     may create tables, which makes it empty"
+                }
+                false => {
+                    "is missing, is another program's, or may not be read: restore it from a backup, or \
+                     choose another prefix"
+                }
+            };
+            let text = format!("the table {table} in {} {what}", self.place);
+            return Err(Error::new(ErrorKind::Invalid, text).op(OP).source(cause));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::options::{Options, payload};
 use crate::{
     daemon::kinds,
     declared::warn_of_unhandled,
-    failure::Outcome,
+    failure::{Failure, Outcome},
     output::complain,
     session::{self, Session, state_json},
     store::StoreArgs,
@@ -68,7 +68,7 @@ impl Add {
             }
         }
         let state = session::with(&self.place, async |session: Session| {
-            let state = session.schedules.add(&stored).await?;
+            let state = session.schedules.add(&stored).await.map_err(Failure::of_input)?;
             warn_of_unhandled(&session, [stored.kind()]).await;
             Ok(state)
         })?;

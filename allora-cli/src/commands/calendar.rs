@@ -120,10 +120,11 @@ impl Put {
             Some(file) => (file::text(file)?, shown_as(file)),
             None => (self.dates.join("\n"), "--dates".to_owned()),
         };
-        let wrong = |error| Failure::failed(format!("{place}: {error}"));
+        let wrong = |error| Failure::wrong(format!("{place}: {error}"));
         let calendar = Rules::parse(&text).map_err(wrong)?;
         let moved = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.upsert_calendar(&self.name, &calendar).await?)
+            let put = session.schedules.upsert_calendar(&self.name, &calendar).await;
+            put.map_err(Failure::of_input)
         })?;
         let mut out = io::stdout().lock();
         if self.json {

@@ -10,9 +10,11 @@ use std::io::{self, Write};
 
 /// Cancels the active runs of a job, on all nodes. Their commands are asked to end (SIGTERM), and
 /// killed if they do not. Triggers that wait, and runs that wait for another attempt, are cancelled,
-/// too. The runs are recorded as cancelled and not tried again; the schedule continues. A node learns it at once from a store with notifications (PostgreSQL, Redis, etcd), and
-/// otherwise after a third of the lease at most. Without a run that is active or waits, nothing
-/// is changed, and the exit code is 0, too.
+/// too. The runs are recorded as cancelled and not tried again; the schedule continues.
+///
+/// A node learns it at once from a store with notifications (PostgreSQL, Redis, etcd), and
+/// otherwise after a third of the lease at most. If no run is active or waits, there is nothing to
+/// cancel: the command says so and ends with 0, because what was asked for is so already.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
     /// The job's name.

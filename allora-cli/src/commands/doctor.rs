@@ -1,6 +1,6 @@
 //! `allora doctor`: checks of a store.
 
-use super::waits::{ahead_until, key_waits};
+use super::waits::key_waits;
 use crate::{
     clock,
     daemon::kinds,
@@ -14,7 +14,7 @@ use allora_core::{
     Error, ErrorKind, StoredSchedule, Time, UnhandledKind,
     backend::{HistorySize, JobState},
     runtime::{Runtime, Tokio},
-    stored::{Condition, Filter},
+    stored::{Condition, Filter, ahead_until},
     time::since,
 };
 use clap::Args;
@@ -186,7 +186,7 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
     let live = || nodes.iter().filter(|node| node.is_live);
     let idle = live().filter(|node| node.is_idle()).count();
     let dead: Vec<&str> =
-        nodes.iter().filter(|node| !node.is_live).map(|node| node.node.as_str()).collect();
+        nodes.iter().filter(|node| node.is_dead()).map(|node| node.node.as_str()).collect();
     let mut text = format!("{} live, {idle} of them idle", live().count());
     if !dead.is_empty() {
         let (count, dead) = (dead.len(), listed(&dead));
@@ -252,8 +252,9 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
     };
     let broken = Filter::default().condition(Condition::Broken);
     let broken = session.schedules.list(broken, None, usize::MAX).await?;
-    let (broken, dead, overdue, ahead) = (
+    let (broken, bad, dead, overdue, ahead) = (
         broken.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(),
+        named(&|state| kinds::bad_data(state).is_some()),
         named(&|state| Condition::Dead.holds(state)),
         named(&is_overdue),
         named(&|state| ahead_until(state, now).is_some()),
@@ -265,6 +266,12 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             "that cannot be read",
             "`allora why NAME` says why; use a build that can, put the missing calendar with `allora \
              calendar put`, or delete them with `allora delete`",
+        ),
+        (
+            "data",
+            &bad,
+            "with data that their kind cannot run",
+            "`allora why NAME` says what is wrong with it, `allora modify NAME --data` replaces it",
         ),
         (
             "dead",

@@ -1,8 +1,9 @@
 //! `allora exec`: runs the command of a job here and now.
 
+use super::crontab_line::Crontabs;
 use crate::{
     clock,
-    crontab_files::{self, Defaults, Form, Line, find},
+    crontab_files::Line,
     daemon::{self, CommandSpec, Invocation, kinds},
     failure::{Failure, Outcome},
     session::{self, Session},
@@ -12,7 +13,6 @@ use crate::{
 use clap::Args;
 use std::{
     io::Write,
-    path::PathBuf,
     process::{ExitStatus, Stdio},
 };
 
@@ -26,21 +26,18 @@ use std::{
 pub(crate) struct Exec {
     /// The job's name, as FILE:NAME of a line, or of a stored schedule of the kind `command`.
     name: String,
-    /// The crontabs that have the line; without one, the schedule is read from the store.
-    crontabs: Vec<PathBuf>,
-    /// Crontabs have a user before the command, as /etc/crontab [default: by the file's folder].
-    #[arg(long)]
-    system: bool,
-    /// Lines have six time fields, seconds first.
-    #[arg(long)]
-    seconds: bool,
+    #[command(flatten)]
+    crontabs: Crontabs,
     #[command(flatten)]
     place: StoreArgs,
 }
 
 impl Exec {
     pub(crate) fn run(self) -> Outcome {
-        let spec = if self.crontabs.is_empty() { self.stored()? } else { self.line()? };
+        let spec = match self.crontabs.line(&self.name)? {
+            Some(line) => of_line(&line),
+            None => self.stored()?,
+        };
         let about = [
             ("ALLORA_JOB", self.name.clone()),
             ("ALLORA_SCHEDULED_AT", shown(clock::now())),
@@ -60,31 +57,6 @@ impl Exec {
             0 => Ok(()),
             code => Err(Failure::Said(code)),
         }
-    }
-
-    /// The command of a line.
-    fn line(&self) -> Outcome<CommandSpec> {
-        let form = self.system.then_some(Form::System);
-        let defaults = Defaults { seconds: self.seconds, ..Defaults::default() };
-        let mut known = Vec::new();
-        for source in find(&self.crontabs, form)? {
-            let text = source.text().map_err(|wrong| Failure::failed(wrong.to_string()))?;
-            for line in crontab_files::read(&source, &text, &defaults).lines {
-                // The record of a line of every node has the machine's name, too.
-                let of_machine = self.name.strip_prefix(&line.name);
-                if of_machine.is_some_and(|rest| rest.is_empty() || rest.starts_with('@')) {
-                    return Ok(of_line(&line));
-                }
-                known.push(line.name);
-            }
-        }
-        let some: Vec<&str> = known.iter().take(5).map(String::as_str).collect();
-        let known = match some.is_empty() {
-            true => "they have no line".to_owned(),
-            false => format!("they have {}", some.join(", ")),
-        };
-        let name = &self.name;
-        Err(Failure::failed(format!("the crontabs have no line of the name {name:?}; {known}")))
     }
 
     /// The command of a stored schedule.

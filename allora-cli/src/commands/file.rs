@@ -42,5 +42,5 @@ pub(super) fn text(path: &Path) -> Outcome<String> {
 
 /// The failure to read it.
 pub(super) fn unread(path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!("{}: {error}", shown_as(path)))
+    Failure::wrong(format!("{}: {error}", shown_as(path)))
 }

@@ -39,6 +39,8 @@ pub(crate) enum In {
     Dead,
     /// Its record or its definition cannot be read.
     Unreadable,
+    /// Its data is not what its kind, command or http, reads.
+    BadData,
     /// No live node has this line or job in code any more (with --all).
     Orphaned,
 }
@@ -47,7 +49,7 @@ impl In {
     fn condition(self) -> Option<Condition> {
         Some(match self {
             // The store does not know it.
-            Self::Orphaned => return None,
+            Self::Orphaned | Self::BadData => return None,
             Self::Waiting => Condition::Waiting,
             Self::Running => Condition::Running,
             Self::Paused => Condition::Paused,
@@ -62,6 +64,11 @@ impl FilterOptions {
     /// True if orphans are asked for, which no filter of the store finds.
     pub(crate) fn is_for_orphans(&self) -> bool {
         self.state == Some(In::Orphaned)
+    }
+
+    /// True if schedules with bad data are asked for, which no filter of the store finds.
+    pub(crate) fn is_for_bad_data(&self) -> bool {
+        self.state == Some(In::BadData)
     }
 
     /// True if a beginning of names is among the conditions.

@@ -108,7 +108,7 @@ impl History {
                      failed, retried, interrupted, dead, lost, expired, missed, skipped, cancelled \
                      and released"
                 );
-                return Err(Failure::Usage(what));
+                return Err(Failure::Invalid(what));
             }
         }
         let since = match self.since {

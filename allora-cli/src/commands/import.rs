@@ -106,7 +106,7 @@ impl Import {
             return import_crontab::import(&self.file, zone, conversion, &self.place);
         }
         if self.as_daemon || self.zone.is_some() {
-            return Err(Failure::Usage(
+            return Err(Failure::Invalid(
                 "--as-daemon and --zone are only for --from crontab".into(),
             ));
         }

@@ -34,7 +34,7 @@ pub(super) fn import(
     let defaults = Defaults { zone: Some(zone), has_sendmail: true, ..Defaults::default() };
     let (mut stored, mut rejected) = (Vec::new(), 0);
     for source in find(&[file.to_path_buf()], None)? {
-        let text = source.text().map_err(|wrong| Failure::failed(wrong.to_string()))?;
+        let text = source.text().map_err(|wrong| Failure::wrong(wrong.to_string()))?;
         let reading = crontab_files::read(&source, &text, &defaults);
         for wrong in &reading.diagnostics {
             complain("error", &wrong.to_string());

@@ -33,7 +33,7 @@ pub(super) fn schedules(
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if table.is_empty() || !table.chars().all(good) {
         let what = format!("--table {table:?} is not a name; use letters, digits and _");
-        return Err(Failure::Usage(what));
+        return Err(Failure::Invalid(what));
     }
     let rows = session::run(rows(url, table))?;
     Ok(rows.into_iter().map(|row| (row.id.clone(), schedule(row))).collect())
@@ -71,7 +71,7 @@ async fn rows(url: &str, table: &str) -> Outcome<Vec<Row>> {
     match url.split(':').next() {
         Some("sqlite") => read!(SqliteConnection),
         Some("mysql") => read!(MySqlConnection),
-        _ => Err(Failure::failed(
+        _ => Err(Failure::wrong(
             "PerfectSched's database is named as sqlite:FILE or mysql://USER:PASSWORD@HOST/DATABASE",
         )),
     }

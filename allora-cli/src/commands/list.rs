@@ -27,6 +27,7 @@ use std::{
 STATES
   The first of these that a job is in; --state and `allora show` have all:
   unreadable  its record or its definition cannot be read
+  bad_data    its data is not what its kind, command or http, reads
   orphaned    no live node has this line or job in code any more
   running     a run of it is alive
   paused      an operator has paused it
@@ -111,9 +112,11 @@ impl List {
         let mut filter = self.options.filter();
         filter.stored_only = !self.all;
         let is_for_orphans = self.options.is_for_orphans();
-        // Orphans are found afterwards, among all jobs.
+        let is_for_bad_data = self.options.is_for_bad_data();
+        // These are found afterwards, among all jobs.
+        let is_found_afterwards = is_for_orphans || is_for_bad_data;
         let is_read_whole =
-            is_for_orphans || self.reverse || matches!(self.sort, Order::State | Order::Last);
+            is_found_afterwards || self.reverse || matches!(self.sort, Order::State | Order::Last);
         let limit = self.limit.filter(|_| !is_read_whole).unwrap_or(usize::MAX);
         let states = match self.sort {
             Order::Next => session.schedules.list_by_due(filter, limit).await?,
@@ -129,7 +132,12 @@ impl List {
             Row { word: Word::of(&state, is_orphaned, waits, now), state, is_orphaned }
         };
         let rows = states.into_iter().map(row);
-        Ok((rows.filter(|row| row.is_orphaned || !is_for_orphans).collect(), now))
+        let is_asked_for = |row: &Row| match row.word {
+            _ if !is_found_afterwards => true,
+            Word::BadData => is_for_bad_data,
+            _ => row.is_orphaned && is_for_orphans,
+        };
+        Ok((rows.filter(is_asked_for).collect(), now))
     }
 }
 

@@ -4,7 +4,7 @@ use super::options::{Options, payload};
 use crate::{
     daemon::kinds,
     declared::warn_of_unhandled,
-    failure::Outcome,
+    failure::{Failure, Outcome},
     session::{self, Session, state_json},
     store::StoreArgs,
 };
@@ -57,7 +57,7 @@ impl Modify {
                 kinds::check(stored.kind(), &stored.data_as()?)?;
             }
             let stored = self.options.apply(stored);
-            let state = session.schedules.modify(&stored).await?;
+            let state = session.schedules.modify(&stored).await.map_err(Failure::of_input)?;
             warn_of_unhandled(&session, [stored.kind()]).await;
             Ok(state)
         })?;

@@ -214,7 +214,7 @@ impl Next {
         })?;
         if self.zone.is_some() || self.dst.is_some() {
             let what = "--zone and --dst are for schedules on the command line";
-            return Err(Failure::Usage(what.into()));
+            return Err(Failure::Invalid(what.into()));
         }
         let (schedule, settings) = (definition.schedule().clone(), definition.settings().clone());
         let coming = coming.map(|coming| {
@@ -242,10 +242,10 @@ impl Next {
         let after = self.after.unwrap_or_else(clock::now);
         let mut all: Vec<(Coming, String, Option<String>)> = Vec::new();
         for source in find(&self.crontab, self.system.then_some(Form::System))? {
-            let text = source.text().map_err(|wrong| Failure::failed(wrong.to_string()))?;
+            let text = source.text().map_err(|wrong| Failure::wrong(wrong.to_string()))?;
             let reading = crontab_files::read(&source, &text, &defaults);
             if let Some(wrong) = reading.diagnostics.first() {
-                return Err(Failure::failed(wrong.to_string()));
+                return Err(Failure::wrong(wrong.to_string()));
             }
             for line in reading.lines {
                 let Some(schedule) = line.schedule else { continue };
@@ -293,17 +293,17 @@ impl Next {
     }
 
     fn schedule(&self) -> Outcome<AnySchedule> {
-        let wrong = |error| Failure::failed(format!("the schedule: {error}"));
+        let wrong = |error| Failure::wrong(format!("the schedule: {error}"));
         let schedule = match &self.name {
             Some(name) => {
-                allora_core::check_name(name)?;
+                allora_core::check_name(name).map_err(Failure::of_input)?;
                 AnySchedule::for_job(name, &self.schedule)
             }
             None => self.schedule.parse(),
         };
         let mut schedule = schedule.map_err(wrong)?;
         if let Some(zone) = &self.zone {
-            let wrong = |error| Failure::failed(format!("--zone: {error}"));
+            let wrong = |error| Failure::wrong(format!("--zone: {error}"));
             schedule = schedule.in_zone(zone).map_err(wrong)?;
         }
         Ok(match (schedule, self.dst) {

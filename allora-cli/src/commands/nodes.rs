@@ -20,8 +20,8 @@ use std::{
     io::{self, Write},
 };
 
-/// Lists the live nodes, those that died during the last day, and those with entries in the
-/// history: the live ones first, then the last active one.
+/// Lists the live nodes, those that stop and wait for their runs, those that died during the last day, and
+/// those with entries in the history: the live ones first, then the last active one.
 #[derive(Debug, Args)]
 pub(crate) struct Nodes {
     /// Number of history entries to read.
@@ -50,6 +50,7 @@ impl Node {
         match &self.info {
             Some(info) if info.is_idle() => "idle",
             Some(info) if info.is_live => "live",
+            Some(info) if info.is_stopping => "stopping",
             Some(_) => "dead",
             None => "left",
         }

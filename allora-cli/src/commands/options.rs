@@ -100,7 +100,7 @@ impl Options {
     /// A kind that has no labels, and malformed labels.
     pub(crate) fn kind(&self, kind: &str) -> Outcome<String> {
         match &self.labels {
-            None => Ok(kinds::canonical(kind)?),
+            None => kinds::canonical(kind).map_err(Failure::of_input),
             Some(labels) => kinds::with_labels(kind, labels),
         }
     }
@@ -162,7 +162,7 @@ impl Options {
 /// Whatever else it is, and where it is broken.
 pub(crate) fn payload(text: &str) -> Outcome<Value> {
     let value: Value = serde_json::from_str(text)
-        .map_err(|error| Failure::failed(format!("the data is not JSON: {error}")))?;
+        .map_err(|error| Failure::wrong(format!("the data is not JSON: {error}")))?;
     match value {
         Value::Object(_) => Ok(value),
         Value::Null => Ok(Value::Object(serde_json::Map::new())),
@@ -173,9 +173,7 @@ pub(crate) fn payload(text: &str) -> Outcome<Value> {
                 Value::Number(_) => "a number",
                 _ => "a truth value",
             };
-            Err(Failure::failed(format!(
-                "the data is {is}; write a JSON object, as {{\"key\": 1}}"
-            )))
+            Err(Failure::wrong(format!("the data is {is}; write a JSON object, as {{\"key\": 1}}")))
         }
     }
 }

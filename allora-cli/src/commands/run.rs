@@ -369,7 +369,7 @@ impl Run {
             timeout: self.timeout,
             ..Settings::default()
         };
-        settings.check().map_err(|error| Failure::Usage(error.to_string()))?;
+        settings.check().map_err(|error| Failure::Invalid(error.to_string()))?;
         Ok(settings)
     }
 

@@ -51,7 +51,12 @@ impl Selection {
         // Without a condition, all jobs would be selected.
         if self.options.is_for_orphans() {
             let what = "the records of removed lines and jobs are not schedules; use `allora gc`";
-            return Err(Failure::failed(what));
+            return Err(Failure::wrong(what));
+        }
+        if self.options.is_for_bad_data() {
+            let what = "schedules with bad data are not selected by their state; `allora list --state bad-data` \
+                        names them";
+            return Err(Failure::wrong(what));
         }
         Ok(self.options.filter())
     }

@@ -1,7 +1,11 @@
 //! `allora show`: everything about one job.
 
-use super::waits::{holder, key_of, record_of};
+use super::{
+    crontab_line::Crontabs,
+    waits::{holder, key_of, record_of},
+};
 use crate::{
+    crontab_files::Line,
     declared::{Declared, without_next},
     failure::Outcome,
     output::{counted, on_one_line},
@@ -12,16 +16,20 @@ use crate::{
 use allora_core::{
     Time,
     backend::{JobState, Lease, Waiter},
+    every,
 };
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Shows everything about one job, stored, in code or in a crontab.
+/// Shows everything about one job, stored, in code or in a crontab. With the crontab that has its line, also
+/// the line's command, user, file, timeout and alerts, which are not in the store.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The job's name.
     name: String,
+    #[command(flatten)]
+    crontabs: Crontabs,
     #[command(flatten)]
     place: StoreArgs,
     /// Prints JSON.
@@ -42,9 +50,11 @@ impl Show {
             };
             Ok((state, false, key))
         })?;
+        let line = self.crontabs.line(&state.name)?;
         let mut out = io::stdout().lock();
         if self.json {
             let mut shown = state_json(&state, is_orphaned);
+            shown["line"] = line.as_ref().map_or(Value::Null, line_json);
             shown["concurrency_key"] = key.as_ref().map_or(Value::Null, key_json);
             writeln!(out, "{shown}")?;
             return Ok(());
@@ -52,11 +62,61 @@ impl Show {
         let orphaned = "no live node has this line or job any more; `allora gc` removes the record";
         let orphaned = is_orphaned.then(|| ("orphaned", orphaned.to_owned()));
         let of_key = key.iter().flat_map(key_lines);
-        for (name, value) in lines(&state).into_iter().chain(orphaned).chain(of_key) {
+        let of_line = match &line {
+            Some(line) => line_lines(line),
+            None if state.kind.is_empty() && state.name.contains(':') => vec![(
+                "command",
+                format!("in its crontab alone; `allora show {} FILE` reads it there", state.name),
+            )],
+            None => Vec::new(),
+        };
+        let more = of_line.into_iter().chain(orphaned).chain(of_key);
+        for (name, value) in lines(&state).into_iter().chain(more) {
             writeln!(out, "{name:<14}{}", on_one_line(&value))?;
         }
         Ok(out.flush()?)
     }
+}
+
+/// The lines about a line of a crontab.
+fn line_lines(line: &Line) -> Vec<(&'static str, String)> {
+    let Line { shell, notices, settings, .. } = line;
+    let none = || "-".to_owned();
+    let timeout = settings.timeout.map_or_else(none, |timeout| {
+        every(timeout).to_string().trim_start_matches("@every ").to_owned()
+    });
+    let alerts = [
+        ("on failure", &notices.on_failure),
+        ("ping", &notices.ping),
+        ("mail to", &notices.mail_to),
+    ];
+    let alerts =
+        alerts.into_iter().filter_map(|(what, to)| Some(format!("{what}: {}", to.as_ref()?)));
+    let alerts = alerts.collect::<Vec<_>>().join("; ");
+    vec![
+        ("file", format!("{}:{}", line.path.display(), line.number)),
+        ("command", shell.command.clone()),
+        ("user", shell.user.clone().unwrap_or_else(|| "that of the daemon".to_owned())),
+        ("timeout", timeout),
+        ("alerts", if alerts.is_empty() { none() } else { alerts }),
+    ]
+}
+
+/// The same, for programs.
+fn line_json(line: &Line) -> Value {
+    let Line { shell, notices, settings, .. } = line;
+    let timeout =
+        settings.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+    json!({
+        "file": line.path.display().to_string(),
+        "line": line.number,
+        "command": shell.command,
+        "user": shell.user,
+        "timeout_ms": timeout,
+        "on_failure": notices.on_failure,
+        "ping": notices.ping,
+        "mail_to": notices.mail_to,
+    })
 }
 
 /// The holders of a concurrency key and the jobs that wait for it.

@@ -1,5 +1,6 @@
 //! The state of a job as one word, and the time that is left until it runs.
 
+use crate::daemon::kinds::bad_data;
 use allora_core::{Time, backend::JobState, stored::Condition};
 use chrono::TimeDelta;
 
@@ -10,6 +11,7 @@ pub(super) const OVERDUE: TimeDelta = TimeDelta::minutes(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Word {
     Unreadable,
+    BadData,
     Orphaned,
     Running,
     Paused,
@@ -25,6 +27,7 @@ impl Word {
     pub(super) fn of(state: &JobState, is_orphaned: bool, waits_for_key: bool, now: Time) -> Self {
         match state.due_at {
             _ if Condition::Broken.holds(state) => Self::Unreadable,
+            _ if bad_data(state).is_some() => Self::BadData,
             _ if is_orphaned => Self::Orphaned,
             _ if Condition::Running.holds(state) => Self::Running,
             _ if Condition::Paused.holds(state) => Self::Paused,
@@ -40,6 +43,7 @@ impl Word {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
+            Self::BadData => "bad_data",
             Self::Orphaned => "orphaned",
             Self::Running => "running",
             Self::Paused => "paused",

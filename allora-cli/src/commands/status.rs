@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-/// Shows the live daemons and what the jobs of the store do: running, due, overdue, key_waits (due, while
+/// Shows the live daemons, those that stop and wait for their runs, and what the jobs of the store do: running, due, overdue, key_waits (due, while
 /// their concurrency key is busy), failing (the last
 /// run has failed), dead (with dead letters), paused, unreadable, orphaned, and the last runs that
 /// were lost, or cut off by the stop of their daemon.
@@ -51,6 +51,8 @@ const LOOKED_AT: usize = 1_000;
 #[derive(Debug, Default)]
 struct Page {
     nodes: Vec<NodeInfo>,
+    /// The daemons that were stopped and wait for their runs.
+    stopping: Vec<NodeInfo>,
     jobs: usize,
     /// The store, without secrets.
     store: String,
@@ -133,16 +135,21 @@ async fn page(session: &Session) -> Outcome<Page> {
     };
     let last_lost = last(|entry| entry.outcome == RunOutcome::Lost);
     let last_cut_off = last(|entry| entry.reason == Some(NotRunReason::Shutdown));
-    let (nodes, jobs) = (declared.into_live(), states.len());
+    let ((nodes, stopping), jobs) = (declared.into_nodes(), states.len());
     let (store, disagreements) = (String::new(), NodeInfo::disagreements(&nodes));
-    Ok(Page { nodes, jobs, store, disagreements, counts, last_lost, last_cut_off })
+    Ok(Page { nodes, stopping, jobs, store, disagreements, counts, last_lost, last_cut_off })
 }
 
 impl Page {
     fn lines(&self) -> Vec<String> {
         let (many, jobs) = (self.nodes.len(), self.jobs);
-        let mut lines = vec![format!("{}, {}", counted(many, "live daemon"), counted(jobs, "job"))];
-        for node in &self.nodes {
+        let stopping = match self.stopping.len() {
+            0 => String::new(),
+            stopping => format!("{stopping} stopping, "),
+        };
+        let live = counted(many, "live daemon");
+        let mut lines = vec![format!("{live}, {stopping}{}", counted(jobs, "job"))];
+        for node in self.nodes.iter().chain(&self.stopping) {
             let version = node.version.as_deref().unwrap_or("-");
             let mut line = format!(
                 "  {}  version {version}, {}/{} running, {}",
@@ -151,6 +158,9 @@ impl Page {
                 node.concurrency,
                 counted(node.jobs, "line"),
             );
+            if node.is_stopping {
+                line += ", stopping: it starts nothing more, and waits for its runs";
+            }
             if !node.labels.is_empty() {
                 line += &format!(", labels {}", node.labels.join(","));
             }
@@ -180,7 +190,8 @@ impl Page {
     }
 
     fn json(&self) -> Outcome<Value> {
-        let nodes: Result<Vec<Value>, _> = self.nodes.iter().map(serde_json::to_value).collect();
+        let nodes = self.nodes.iter().chain(&self.stopping);
+        let nodes: Result<Vec<Value>, _> = nodes.map(serde_json::to_value).collect();
         let nodes = nodes.map_err(|error| {
             crate::failure::Failure::failed(format!("the nodes cannot be shown: {error}"))
         })?;

@@ -63,7 +63,7 @@ impl Sync {
     pub(crate) fn run(self) -> Outcome {
         let zone = self.place.settings()?.timezone;
         let text = file::text(&self.file)?;
-        let wrong = |what: String| Failure::failed(format!("{}: {what}", shown_as(&self.file)));
+        let wrong = |what: String| Failure::wrong(format!("{}: {what}", shown_as(&self.file)));
         let mut stored = declared(&text, zone.as_deref()).map_err(|error| {
             wrong(match seems_yaml(&self.file, &text) {
                 true => "this is YAML, and JSON is read here; write an array of objects, as `allora sync --help` \
@@ -95,7 +95,8 @@ impl Sync {
         };
         declared = declared.on_progress(&report);
         let differences = session::with(&self.place, async |session: Session| {
-            let differences = session.schedules.sync(declared).await?;
+            let differences = session.schedules.sync(declared).await;
+            let differences = differences.map_err(Failure::of_input)?;
             progress.lock().unwrap_or_else(PoisonError::into_inner).0.clear();
             warn_of_unhandled(&session, stored.iter().map(StoredSchedule::kind)).await;
             Ok(differences)

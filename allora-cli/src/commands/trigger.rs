@@ -68,6 +68,7 @@ impl Trigger {
             if let Some(retention) = self.retention {
                 session.schedules = session.schedules.trigger_retention(retention);
             }
+            let is_given = self.id.is_some();
             let id = match self.id {
                 Some(id) => id,
                 None => format!(
@@ -79,7 +80,7 @@ impl Trigger {
             let Some(name) = self.jobs.name() else {
                 if self.wait {
                     let what = "--wait waits for the run of one job; name the job";
-                    return Err(Failure::failed(what.to_owned()));
+                    return Err(Failure::wrong(what));
                 }
                 return self.jobs.change(&session, Bulk::Trigger { id: &id }, self.dry_run).await;
             };
@@ -89,7 +90,11 @@ impl Trigger {
                 // A store without a history is reported before anything is triggered.
                 entries(&session, HistoryQuery::new(1).name(name)).await?;
             }
-            let triggered = session.schedules.trigger(name, &id).await?;
+            let triggered = session.schedules.trigger(name, &id).await;
+            let triggered = triggered.map_err(match is_given {
+                true => Failure::of_input,
+                false => Failure::from,
+            })?;
             writeln!(io::stdout(), "{id}")?;
             report(name, &id, triggered.status);
             warn_of_unhandled(&session, [&*session.schedules.get(name).await?.kind]).await;
@@ -204,7 +209,8 @@ pub(crate) struct Backfill {
 impl Backfill {
     pub(crate) fn run(self) -> Outcome {
         let filled = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.backfill(&self.name, self.from, self.until).await?)
+            let filled = session.schedules.backfill(&self.name, self.from, self.until).await;
+            filled.map_err(Failure::of_input)
         })?;
         if filled.is_empty() {
             let what = format!(

@@ -1,14 +1,11 @@
-//! Due jobs that no node claims for a reason that their records show: a busy concurrency key, or a time of
-//! a clock that was ahead.
+//! Due jobs that no node claims because their concurrency key is busy.
 
-use crate::{declared::written_at, failure::Outcome, session::Session, values::shown};
+use crate::{failure::Outcome, session::Session, values::shown};
 use allora_core::{
     ConcurrencyKey, Error, ErrorKind, Time,
-    backend::{JobState, Lease, OnExpiry},
-    schedule::explain,
+    backend::{JobState, Lease},
     stored::Definition,
 };
-use chrono::TimeDelta;
 use std::collections::BTreeMap;
 
 /// The jobs among these that are due and wait for a busy concurrency key, each with the key.
@@ -65,22 +62,4 @@ pub(super) fn holder(lease: &Lease) -> String {
     let (job, node) = (lease.occurrence.trigger.as_deref().unwrap_or_default(), &lease.node);
     let job = job.strip_suffix(&format!(" on {node}")).unwrap_or(job);
     format!("{job} on {node} since {}", shown(lease.started_at))
-}
-
-/// The time until which a job waits because the store's clock was ahead when its record was written, which
-/// its fence shows; `None` if its schedule explains the time.
-pub(super) fn ahead_until(state: &JobState, now: Time) -> Option<Time> {
-    let far = now + TimeDelta::minutes(1);
-    written_at(state).filter(|written| *written > far)?;
-    let definition = Definition::parse(&state.name, &state.definition).ok()?;
-    let next = explain(&state.name, definition.schedule(), definition.settings(), now, 1);
-    let next = next.first().map(|next| next.nominal);
-    let cursor = state
-        .cursor
-        .filter(|cursor| cursor.due_at > far && next.is_none_or(|next| next < cursor.scheduled_at));
-    let leases = state
-        .leases
-        .iter()
-        .filter(|lease| lease.on_expiry == OnExpiry::Retry && lease.started_at > far);
-    leases.map(|lease| lease.until).chain(cursor.map(|cursor| cursor.due_at)).max()
 }

@@ -1,9 +1,6 @@
 //! `allora why`: why a job runs or does not run.
 
-use super::{
-    history::entries_of,
-    waits::{ahead_until, key_waits},
-};
+use super::{history::entries_of, waits::key_waits};
 use crate::{
     clock,
     daemon::kinds,
@@ -18,6 +15,7 @@ use allora_core::{
     ErrorKind, Schedule, Time,
     backend::{HistoryEntry, JobState, NotRunReason, OnExpiry, Outcome as RunOutcome},
     schedule::NoteReason,
+    stored::ahead_until,
 };
 use chrono::TimeDelta;
 use clap::Args;
@@ -72,6 +70,10 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
         && error.kind() == ErrorKind::Invalid
     {
         reasons.push(format!("its definition cannot be read: {}", chain(&error)));
+    }
+    if let Some(what) = kinds::bad_data(state) {
+        reasons
+            .push(format!("it cannot be run: {what}; `allora modify {name} --data` replaces it"));
     }
     let declared = Declared::read(session).await?;
     if !declared.is_known() {

@@ -36,7 +36,7 @@ pub(crate) fn find(paths: &[PathBuf], form: Option<Form>) -> Outcome<Vec<Source>
     let mut sources: Vec<Source> = Vec::new();
     for path in paths {
         let is_folder = fs::metadata(path)
-            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?
+            .map_err(|error| Failure::wrong(format!("{}: {error}", path.display())))?
             .is_dir();
         let files = if is_folder { in_folder(path)? } else { vec![path.clone()] };
         sources.extend(files.into_iter().map(|path| Source::at(path, form)));
@@ -44,7 +44,7 @@ pub(crate) fn find(paths: &[PathBuf], form: Option<Form>) -> Outcome<Vec<Source>
     for (index, source) in sources.iter().enumerate() {
         let twin = sources[..index].iter().find(|other| other.label() == source.label());
         if let Some(twin) = twin {
-            return Err(Failure::failed(format!(
+            return Err(Failure::wrong(format!(
                 "{} and {} have one name, after which their jobs are named; rename one",
                 twin.path.display(),
                 source.path.display()
@@ -57,7 +57,7 @@ pub(crate) fn find(paths: &[PathBuf], form: Option<Form>) -> Outcome<Vec<Source>
 /// The files of a folder that Debian's cron would read: what editors and packages leave behind has
 /// a dot or a tilde in its name.
 fn in_folder(folder: &Path) -> Outcome<Vec<PathBuf>> {
-    let failed = |error| Failure::failed(format!("{}: {error}", folder.display()));
+    let failed = |error| Failure::wrong(format!("{}: {error}", folder.display()));
     let mut files = Vec::new();
     for file in fs::read_dir(folder).map_err(failed)? {
         let path = file.map_err(failed)?.path();

@@ -10,7 +10,7 @@ use std::env;
 /// There is no such zone, or the machine's has no name.
 pub(crate) fn zone(name: Option<&str>) -> Outcome<String> {
     if let Some(zone) = name {
-        return zone_name(zone).map_err(|error| Failure::failed(format!("--zone: {error}")));
+        return zone_name(zone).map_err(|error| Failure::wrong(format!("--zone: {error}")));
     }
     match jiff::tz::TimeZone::try_system() {
         Ok(zone) if zone.iana_name().is_some() => {
@@ -20,7 +20,7 @@ pub(crate) fn zone(name: Option<&str>) -> Outcome<String> {
         _ if env::var_os("TZ").is_none() && !std::path::Path::new("/etc/localtime").exists() => {
             Ok("UTC".into())
         }
-        _ => Err(Failure::failed(
+        _ => Err(Failure::wrong(
             "the machine's time zone has no name that is known here; give one with --zone",
         )),
     }

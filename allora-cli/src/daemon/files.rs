@@ -4,7 +4,7 @@
 use super::user::Account;
 use crate::{
     crontab_files::{self, Defaults, Diagnostic, Form, Line, Reading, Source, find},
-    failure::{Failure, Outcome},
+    failure::Outcome,
     output::counted,
 };
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
@@ -113,13 +113,9 @@ impl Files {
         let mut news = Reload::default();
         let sources = match find(&self.paths, self.form) {
             Ok(sources) => sources,
-            Err(Failure::Failed(what)) if self.lost.as_ref() == Some(&what) && !all => {
-                return Ok(news);
-            }
+            Err(failure) if self.lost.as_deref() == failure.what() && !all => return Ok(news),
             Err(failure) => {
-                if let Failure::Failed(what) = &failure {
-                    self.lost = Some(what.clone());
-                }
+                self.lost = failure.what().map(str::to_owned);
                 return Err(failure);
             }
         };

@@ -106,7 +106,7 @@ impl Daemon {
             complain("error", &diagnostic.to_string());
         }
         if let Some(path) = files.hopeless().first() {
-            return Err(Failure::failed(format!(
+            return Err(Failure::wrong(format!(
                 "not started: {} has no good line, see above; correct it",
                 path.display()
             )));
@@ -199,7 +199,9 @@ impl Daemon {
                 let context = context.clone();
                 move |event: &Event| on_event(event, &context)
             });
-        let scheduler = kinds::route(builder, &self.kinds, &self.node_labels, &context).build()?;
+        let scheduler = kinds::route(builder, &self.kinds, &self.node_labels, &context)
+            .build()
+            .map_err(Failure::of_input)?;
         let handle = scheduler.handle();
         alerts.set_node(handle.node());
         pages.scheduler.get_or_init(|| handle.clone());
@@ -303,7 +305,7 @@ fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
         Ok(news) if news.any => news,
         Ok(_) => return,
         Err(failure) => {
-            let Failure::Failed(what) = failure else { return };
+            let Some(what) = failure.what() else { return };
             error!(target: "allora", "{what}; {}", files::KEPT);
             return;
         }

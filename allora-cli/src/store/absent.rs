@@ -14,7 +14,7 @@ pub(super) async fn open(url: &str, _: Wanted) -> Outcome<Store> {
         "redis-quorum" | "rediss-quorum" => "redis-quorum",
         _ => "redis",
     };
-    Err(Failure::failed(format!(
+    Err(Failure::wrong(format!(
         "this `allora` was built without {feature}; build it with `--features {feature}`"
     )))
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
     let servers = Servers::of(url)?;
     if !servers.path.is_empty() {
-        return Err(Failure::failed(
+        return Err(Failure::wrong(
             "the store URL has a path; remove it, and separate stores in etcd by --prefix",
         ));
     }
@@ -22,7 +22,7 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
     }
     if let Some(login) = servers.login.strip_suffix('@') {
         let (user, password) = login.split_once(':').ok_or_else(|| {
-            Failure::failed("the store URL has a login without a password; write USER:PASSWORD@")
+            Failure::wrong("the store URL has a login without a password; write USER:PASSWORD@")
         })?;
         builder = builder.login(unescaped(user)?, unescaped(password)?);
     }
@@ -33,7 +33,7 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
 
 /// A part of a URL without its percent signs.
 fn unescaped(text: &str) -> Outcome<String> {
-    let wrong = || Failure::failed("the login in the store URL has a % that no two digits follow");
+    let wrong = || Failure::wrong("the login in the store URL has a % that no two digits follow");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -120,17 +120,21 @@ impl StoreArgs {
             tables,
         };
         let Some(url) = self.url.clone().or(settings.url) else {
-            return sql::open(Url::sqlite(local(tables != Tables::Keep)?)?, wanted).await;
+            return sql::open(
+                Url::sqlite(local(tables != Tables::Keep)?).map_err(Failure::of_input)?,
+                wanted,
+            )
+            .await;
         };
         match scheme(&url)? {
             "sqlite" | "postgres" | "postgresql" | "mysql" | "mariadb" => {
-                sql::open(Url::parse(&url)?, wanted).await
+                sql::open(Url::parse(&url).map_err(Failure::of_input)?, wanted).await
             }
             "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
             | "redis+cluster" | "rediss+cluster" => redis::open(&url, wanted).await,
             "redis-quorum" | "rediss-quorum" => quorum::open(&url, wanted).await,
             "etcd" | "etcds" => etcd::open(&url, wanted).await,
-            other => Err(Failure::failed(format!(
+            other => Err(Failure::wrong(format!(
                 "the store URL begins with `{other}:`; there are {SCHEMES}"
             ))),
         }
@@ -157,7 +161,7 @@ fn scheme(url: &str) -> Outcome<&str> {
         {
             Ok(scheme)
         }
-        _ => Err(Failure::failed(format!("the store URL has no scheme; there are {SCHEMES}"))),
+        _ => Err(Failure::wrong(format!("the store URL has no scheme; there are {SCHEMES}"))),
     }
 }
 
@@ -189,7 +193,7 @@ struct Servers<'a> {
 #[cfg(any(feature = "redis", feature = "redis-quorum", feature = "etcd"))]
 impl<'a> Servers<'a> {
     fn of(url: &'a str) -> Outcome<Self> {
-        let wrong = |what: &str| Failure::failed(format!("the store URL {what}"));
+        let wrong = |what: &str| Failure::wrong(format!("the store URL {what}"));
         let (_, rest) =
             url.split_once("://").ok_or_else(|| wrong("lacks the // behind its scheme"))?;
         if rest.contains(['?', '#']) || rest.contains(char::is_whitespace) {
@@ -218,7 +222,7 @@ fn local(make: bool) -> Outcome<PathBuf> {
         .or_else(|| set("XDG_STATE_HOME").map(|state| state.join("allora")))
         .or_else(|| set("HOME").map(|home| home.join(".local/state/allora")))
         .ok_or_else(|| {
-            Failure::failed("neither HOME nor XDG_STATE_HOME is set; name the store with --url")
+            Failure::wrong("neither HOME nor XDG_STATE_HOME is set; name the store with --url")
         })?;
     if make {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {

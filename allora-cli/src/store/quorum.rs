@@ -34,7 +34,7 @@ fn each(url: &str) -> Outcome<Vec<String>> {
     let scheme = if url.starts_with("rediss-") { "rediss" } else { "redis" };
     let Servers { login, hosts, path } = Servers::of(url)?;
     if !path.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Failure::failed(
+        return Err(Failure::wrong(
             "the path of the store URL is not the number of a database; write \
              redis-quorum://HOST:PORT,HOST:PORT,HOST:PORT/0",
         ));

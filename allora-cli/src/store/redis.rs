@@ -29,13 +29,13 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
         "cluster" if servers.path.is_empty() => builder.connect_cluster(each("")).await?,
         "cluster" => {
             let what = "the store URL has a database; a Redis cluster has only one: remove it";
-            return Err(Failure::failed(what));
+            return Err(Failure::wrong(what));
         }
         _ => {
             let (master, db) = servers.path.split_once('/').unwrap_or((servers.path, ""));
             if master.is_empty() {
                 let what = "the store URL names no master; write redis+sentinel://HOST,HOST/MASTER";
-                return Err(Failure::failed(what));
+                return Err(Failure::wrong(what));
             }
             let db = if db.is_empty() { String::new() } else { format!("/{db}") };
             builder.connect_sentinel(each(&db), master).await?

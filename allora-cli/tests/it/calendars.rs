@@ -63,7 +63,7 @@ fn a_calendar_is_put_listed_shown_and_deleted() {
     let list = allora(&site, &["list", "--all"]).fine();
     assert!(!list.contains("calendar:copy") && list.ends_with("1 entry.\n"), "{list}");
     assert_eq!(allora(&site, &["names"]).fine(), "report\n");
-    let bad = allora(&site, &["calendar", "put", "bad", "--dates", "2026-02-30"]).refused(1);
+    let bad = allora(&site, &["calendar", "put", "bad", "--dates", "2026-02-30"]).refused(2);
     assert!(bad.contains("--dates: ") && bad.contains("(line 1)"), "{bad}");
 }
 
@@ -71,7 +71,7 @@ fn a_calendar_is_put_listed_shown_and_deleted() {
 fn a_schedule_says_which_calendar_excludes_what() {
     let site = with_holidays();
     let unknown = ["add", "other", "t", "@daily", "{}", "--except", "calendar:none"];
-    let said = allora(&site, &unknown).refused(1);
+    let said = allora(&site, &unknown).refused(2);
     assert!(said.contains("the calendar \"none\" is not in the store"), "{said}");
     let next = allora(&site, &["next", "report", "-n", "2"]).fine();
     assert_eq!(next, "2099-12-24T09:00:00Z\n2099-12-27T09:00:00Z\n");

@@ -81,7 +81,7 @@ fn a_daemon_starts_with_the_good_lines_and_not_without_any() {
     let output = site.command(&[]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!((output.status.code(), lines.len()), (Some(1), 2), "{said}");
+    assert_eq!((output.status.code(), lines.len()), (Some(2), 2), "{said}");
     assert!(lines[0].starts_with("error: jobs:1:3: hour: \"24\""), "{said}");
     assert_eq!(lines[1], "error: not started: jobs has no good line, see above; correct it");
     assert!(!site.path("store.db").exists(), "and nothing was made");
@@ -91,22 +91,22 @@ fn a_daemon_starts_with_the_good_lines_and_not_without_any() {
 fn an_error_at_the_start_is_one_line() {
     let site = Site::new("@daily true\n");
     for (args, code, says) in [
-        (&["run", "nothing"][..], 1, "nothing: No such file"),
-        (&["run", "--check", "nothing"], 1, "nothing: No such file"),
+        (&["run", "nothing"][..], 2, "nothing: No such file"),
+        (&["run", "--check", "nothing"], 2, "nothing: No such file"),
         (&["run"], 2, "<CRONTABS>"),
-        (&["run", "jobs", "--url", "oracle://u:secret@h/d"], 1, "`oracle:`"),
+        (&["run", "jobs", "--url", "oracle://u:secret@h/d"], 2, "`oracle:`"),
         (
             &["run", "jobs", "--store-wait", "0", "--url", "postgres://u:secret@127.0.0.1:1/d"],
             1,
             "postgres://u:***@",
         ),
-        (&["run", "jobs", "--zone", "Mars/Olympus"], 1, "--zone"),
+        (&["run", "jobs", "--zone", "Mars/Olympus"], 2, "--zone"),
         (&["run", "jobs", "--grace", "soon"], 2, "--grace"),
         (&["run", "jobs", "--at-least-once", "--overlap", "skip"], 2, "overlap"),
-        (&["run", "jobs", "--concurrency", "0", "--url", "sqlite:other.db"], 1, "concurrency"),
+        (&["run", "jobs", "--concurrency", "0", "--url", "sqlite:other.db"], 2, "concurrency"),
         (&["run", "jobs", "--system", "--user"], 2, "--user"),
         (&["run", "jobs", "--log-file", "/nowhere/log"], 1, "/nowhere/log"),
-        (&["run", "jobs", "./jobs"], 1, "one name"),
+        (&["run", "jobs", "./jobs"], 2, "one name"),
     ] {
         let said = site.allora(args).refused(code);
         assert!(said.contains(says) && !said.contains("secret"), "{said}");

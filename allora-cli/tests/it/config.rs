@@ -64,11 +64,11 @@ fn a_bad_configuration_is_named_and_no_secret_with_it() {
         (&["list", "-e", "badtype"], "`oracle:`; there are sqlite, postgres, mysql, redis"),
         (&["list", "-c", "missing.toml"], "missing.toml: No such file"),
     ] {
-        let said = site.allora(args).refused(1);
+        let said = site.allora(args).refused(2);
         assert!(said.contains(says) && !said.contains("secret"), "{said}");
     }
     site.write("other.toml", "[development]\nurl = \"postgres://u:secret@h/d\n");
-    let said = site.allora(&["list", "-c", "other.toml"]).refused(1);
+    let said = site.allora(&["list", "-c", "other.toml"]).refused(2);
     assert!(said.contains("other.toml: line 2") && !said.contains("secret"), "{said}");
 }
 
@@ -122,7 +122,7 @@ fn a_section_of_a_command_holds_its_options_and_the_command_line_comes_before_it
         ("[development.rnu]\nseconds = true\n", "there is no command `rnu`"),
     ] {
         site.write("other.toml", &format!("[development]\nurl = \"sqlite:dev.db\"\n{text}"));
-        let said = site.allora(&[&check[..], &["-c", "other.toml"]].concat()).refused(1);
+        let said = site.allora(&[&check[..], &["-c", "other.toml"]].concat()).refused(2);
         assert!(
             said.contains("other.toml: environment `development`") && said.contains(says),
             "{said}"
@@ -134,13 +134,13 @@ fn a_section_of_a_command_holds_its_options_and_the_command_line_comes_before_it
 fn another_format_is_named_with_the_one_that_is_read() {
     let site = Site::new("");
     site.write("allora.yml", "development:\n  url: sqlite:dev.db\n");
-    let said = site.allora(&["list", "-c", "allora.yml"]).refused(1);
+    let said = site.allora(&["list", "-c", "allora.yml"]).refused(2);
     assert!(said.contains("allora.yml: this is YAML, and TOML is read here"), "{said}");
     site.write("jobs.yaml", "- name: a\n  kind: command\n");
-    let said = site.allora(&["sync", "jobs.yaml", "--url", "sqlite:dev.db"]).refused(1);
+    let said = site.allora(&["sync", "jobs.yaml", "--url", "sqlite:dev.db"]).refused(2);
     assert!(said.contains("jobs.yaml: this is YAML, and JSON is read here"), "{said}");
     site.write("jobs.jsonl", "{\"name\": \"a\"}\n{\"name\": \"b\"}\n");
-    let said = site.allora(&["sync", "jobs.jsonl", "--url", "sqlite:dev.db"]).refused(1);
+    let said = site.allora(&["sync", "jobs.jsonl", "--url", "sqlite:dev.db"]).refused(2);
     assert!(
         said.contains("jobs.jsonl: one JSON array") && said.contains("`allora import`"),
         "{said}"

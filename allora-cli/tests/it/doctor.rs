@@ -76,6 +76,23 @@ fn init_restores_an_index_and_every_other_command_says_so() {
 }
 
 #[test]
+fn init_makes_a_lost_history_again_and_every_other_command_says_so() {
+    let site = Site::new("");
+    let url = format!("sqlite:{}", site.path("store.db").display());
+    let allora = |command: &str| site.allora(&[command, "--url", &url]);
+    allora("init").fine();
+    block_on(async {
+        let mut connection = SqliteConnection::connect(&url).await.unwrap();
+        connection.execute("DROP TABLE allora_history").await.unwrap();
+    });
+    let said = allora("list").refused(1);
+    assert!(said.contains("allora_history") && said.contains("run `allora init` once"), "{said}");
+    allora("init").fine();
+    assert!(!allora("doctor").fine().contains("BAD"));
+    allora("history").fine();
+}
+
+#[test]
 fn dead_and_overdue_jobs_are_found_and_the_findings_are_objects() {
     let site = Site::new(
         "ALLORA_DELIVERY=at-least-once\nALLORA_MAX_RUNS=1\nALLORA_NAME=bad\n@every 1s false\n",
@@ -109,4 +126,41 @@ fn dead_and_overdue_jobs_are_found_and_the_findings_are_objects() {
         alone["text"].as_str().unwrap().starts_with("no daemon lives that would run"),
         "{alone}"
     );
+}
+
+#[test]
+fn data_that_was_broken_in_the_store_is_found_by_list_doctor_and_why() {
+    let site = Site::new("");
+    let url = ["--url", "sqlite:store.db"];
+    let allora = |args: &[&str]| site.allora(&[args, &url].concat());
+    allora(&["init"]).fine();
+    for name in ["good", "bad", "worse"] {
+        allora(&["add", name, "command", "@daily", r#"{"command": "true"}"#]).fine();
+    }
+    block_on(async {
+        let path = format!("sqlite:{}", site.path("store.db").display());
+        let mut connection = SqliteConnection::connect(&path).await.unwrap();
+        for (name, data) in [("bad", "{not json"), ("worse", "[1]")] {
+            let broken = sqlx::query(
+                "UPDATE allora_data SET data = ? WHERE id = (SELECT id FROM allora_job WHERE name = ?)",
+            );
+            let done = broken
+                .bind(data.as_bytes())
+                .bind(name.as_bytes())
+                .execute(&mut connection)
+                .await
+                .unwrap();
+            assert_eq!(done.rows_affected(), 1);
+        }
+    });
+    let listed = allora(&["list", "--state", "bad-data", "--sort", "name"]).fine();
+    assert!(listed.contains("bad_data") && listed.ends_with("2 entries.\n"), "{listed}");
+    assert!(allora(&["list"]).fine().ends_with("3 entries.\n"));
+    let said = allora(&["doctor"]);
+    let data = said.out.lines().find(|line| line.starts_with("BAD data")).unwrap();
+    assert!(data.contains("2 jobs") && data.contains("bad"), "{data}");
+    let why = allora(&["why", "bad"]).fine();
+    assert!(why.contains("it cannot be run: the data: ") && why.contains("--data"), "{why}");
+    allora(&["modify", "bad", "--data", r#"{"command": "true"}"#]).fine();
+    assert!(allora(&["list", "--state", "bad-data"]).fine().ends_with("1 entry.\n"));
 }

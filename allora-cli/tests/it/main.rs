@@ -16,6 +16,7 @@ mod deb;
 mod debian;
 mod docs;
 mod doctor;
+mod exit_codes;
 mod lines;
 mod listen;
 mod logging;

@@ -100,7 +100,7 @@ fn a_range_of_the_past_is_run_again() {
     assert_eq!(allora(&site, &[&["backfill", "job"], &range[..]].concat()), filled);
     let said =
         ["backfill", "job", "--from", "2026-01-01T00:00:00Z", "--until", "9999-01-01T00:00:00Z"];
-    let said = site.allora(&[&said[..], &["--url", "sqlite:store.db"]].concat()).refused(1);
+    let said = site.allora(&[&said[..], &["--url", "sqlite:store.db"]].concat()).refused(2);
     assert!(said.contains("is in the future"), "{said}");
 }
 
@@ -124,7 +124,7 @@ fn names_that_could_harm_a_terminal_are_shown_harmless() {
     assert!(!allora(&site, &["show", "--", "--help"]).contains('\u{1b}'));
     let said =
         site.allora(&["add", "a\u{1b}[31mb", "t", "@daily", "{}", "--url", "sqlite:store.db"]);
-    assert!(!said.refused(1).contains('\u{1b}'));
+    assert!(!said.refused(2).contains('\u{1b}'));
 }
 
 #[test]

@@ -96,10 +96,10 @@ fn a_refused_command_changes_nothing() {
     let before = desk.say(&["list", "--json"]);
     for (args, code, says) in [
         (&["add", "s1", "user_task", "* * * * *", "{}"][..], 1, "\"s1\" exists already"),
-        (&["add", "bad2", "t", "61 * * * *", "{}"], 1, "minute, column 1: \"61\""),
-        (&["add", "bad3", "t", "0 0 * * *", "{not json"], 1, "line 1 column 2"),
-        (&["add", "bad4", "t", "0 0 * * *", "{}", "-t", "Mars/Olympus"], 1, "Mars/Olympus"),
-        (&["add", "bad6", "t", "0 0 * * *", "[1,2]"], 1, "an array"),
+        (&["add", "bad2", "t", "61 * * * *", "{}"], 2, "minute, column 1: \"61\""),
+        (&["add", "bad3", "t", "0 0 * * *", "{not json"], 2, "line 1 column 2"),
+        (&["add", "bad4", "t", "0 0 * * *", "{}", "-t", "Mars/Olympus"], 2, "Mars/Olympus"),
+        (&["add", "bad6", "t", "0 0 * * *", "[1,2]"], 2, "an array"),
         // A usage error is told apart from a failure: the code is 2.
         (&["add", "bad5", "t", "0 0 * * *"], 2, "<DATA>"),
         (&["add", "bad7", "t", "0 0 * * *", "{}", "-d", "abc"], 2, "--delay"),
@@ -107,11 +107,11 @@ fn a_refused_command_changes_nothing() {
         (&["list", "extra"], 2, "extra"),
         // Nothing runs before its scheduled time.
         (&["add", "neg", "t", "0 0 * * *", "{}", "-d", "-60"], 2, "negative"),
-        (&["add", "early", "t", "0 0 * * *", "{}", "-s", "1356966000", "-a", "0"], 1, "before"),
-        (&["add", "", "t", "0 0 * * *", "{}"], 1, "empty"),
-        (&["add", "past", "t", "@at 2020-01-01T00:00:00Z", "{}"], 1, "never run"),
-        (&["modify", "s1", "--cron", "61 * * * *"], 1, "minute"),
-        (&["modify", "s1", "--data", "7"], 1, "a number"),
+        (&["add", "early", "t", "0 0 * * *", "{}", "-s", "1356966000", "-a", "0"], 2, "before"),
+        (&["add", "", "t", "0 0 * * *", "{}"], 2, "empty"),
+        (&["add", "past", "t", "@at 2020-01-01T00:00:00Z", "{}"], 2, "never run"),
+        (&["modify", "s1", "--cron", "61 * * * *"], 2, "minute"),
+        (&["modify", "s1", "--data", "7"], 2, "a number"),
         (&["modify", "s2", "--cron", "@daily"], 1, "\"s2\""),
         (&["pause", "s2"], 1, "\"s2\""),
         (&["trigger", "s2"], 1, "\"s2\""),

@@ -194,3 +194,38 @@ fn the_command_of_a_line_is_run_here_with_its_environment() {
         .fine();
     assert_eq!(allora(&site, &["exec", "job"]).fine(), "stored\n");
 }
+
+#[test]
+fn show_names_the_command_the_user_the_file_the_timeout_and_the_alerts_of_a_line() {
+    let site = Site::new(
+        "MAILTO=ops@example.org\nALLORA_ON_FAILURE=notify-team\nALLORA_TIMEOUT=90s\n\
+         ALLORA_NAME=rare\n0 0 1 1 * echo rarely\n",
+    );
+    site.write("system", "ALLORA_NAME=plain\n0 0 1 1 * nobody echo plainly\n");
+    let daemon = site.start();
+    patiently("it is registered", || allora(&site, &["show", "jobs:rare"]).code == 0);
+    daemon.stop_well();
+    let stored = allora(&site, &["show", "rare"]).fine();
+    assert!(
+        stored.contains("\ncommand       in its crontab alone; `allora show jobs:rare FILE`"),
+        "{stored}"
+    );
+    let shown = allora(&site, &["show", "rare", "jobs"]).fine();
+    for line in [
+        "file          jobs:5",
+        "command       echo rarely",
+        "user          that of the daemon",
+        "timeout       1m30s",
+        "alerts        on failure: notify-team; mail to: ops@example.org",
+    ] {
+        assert!(shown.lines().any(|one| one == line), "{line}: {shown}");
+    }
+    let line = &json(&site, &["show", "jobs:rare", "jobs"])[0]["line"];
+    assert_eq!(
+        (&line["command"], &line["line"], &line["timeout_ms"], &line["user"]),
+        (&"echo rarely".into(), &5.into(), &90_000.into(), &Value::Null)
+    );
+    assert_eq!(json(&site, &["show", "jobs:rare"])[0]["line"], Value::Null);
+    let none = allora(&site, &["show", "jobs:rare", "system", "--system"]).refused(1);
+    assert!(none.contains("no line of the name \"jobs:rare\"; they have system:plain"), "{none}");
+}

@@ -22,6 +22,26 @@ fn a_stopped_daemon_claims_nothing_more_and_lets_its_commands_end() {
 }
 
 #[test]
+fn a_daemon_that_waits_for_its_runs_is_in_the_status() {
+    let site = Site::new(
+        "ALLORA_MAX_RUNS=1\n@every 1s echo x >> DIR/begun; while [ ! -e DIR/go ]; do sleep 0.05; done\n",
+    );
+    let daemon = site.start();
+    site.more_lines("begun", 1);
+    daemon.signal("-TERM");
+    let status = || site.allora(&["status", "--url", "sqlite:store.db"]).fine();
+    patiently("it stops", || status().starts_with("0 live daemons, 1 stopping, 1 job\n"));
+    let text = status();
+    assert!(text.contains("1/"), "{text}");
+    assert!(text.contains(", stopping: it starts nothing more, and waits for its runs"), "{text}");
+    let nodes = site.allora(&["nodes", "--url", "sqlite:store.db"]).fine();
+    assert!(nodes.contains(" stopping "), "{nodes}");
+    site.write("go", "");
+    assert_eq!(daemon.end(), 0);
+    assert!(status().starts_with("0 live daemons, 1 job\n"), "{}", status());
+}
+
+#[test]
 fn the_second_signal_ends_commands_at_once() {
     let site = Site::new("@every 1s echo $$ >> DIR/begun; trap '' TERM; sleep 1000; sleep 1000\n");
     let daemon = site.start();

@@ -171,11 +171,11 @@ fn bad_data_is_refused_when_it_is_stored() {
         ("http", r#"{"url": "http://h", "method": "FETCH"}"#, "`method`"),
     ] {
         let said = site.allora(&[&["add", "job", kind, "@daily", data], &URL[..]].concat());
-        let said = said.refused(1);
+        let said = said.refused(2);
         assert!(said.contains(says) && said.contains(kind), "{said}");
     }
     add(&site, "job", "command", r#"{"command": "true"}"#, &[]);
-    let said = site.allora(&[&["modify", "job", "--type", "http"], &URL[..]].concat()).refused(1);
+    let said = site.allora(&[&["modify", "job", "--type", "http"], &URL[..]].concat()).refused(2);
     assert!(said.contains("`url`"), "{said}");
 }
 
@@ -215,7 +215,7 @@ fn a_secret_is_named_in_the_store_and_read_on_the_node_and_others_are_masked() {
     assert_eq!(daemon.stop(), 0);
     let wrong = r#"{"url": "http://a.example", "headers": {"A": {"secret": "../etc"}}}"#;
     let said = site.allora(&[&["add", "no", "http", "@daily", wrong], &URL[..]].concat());
-    assert!(said.refused(1).contains("nor {\"secret\": \"NAME\"}"));
+    assert!(said.refused(2).contains("nor {\"secret\": \"NAME\"}"));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_schedule_with_a_label_runs_on_nodes_that_have_it() {
     let said = site.allora(&[&add, &URL[..]].concat()).refused(2);
     assert!(said.contains("--label is only for the kinds command and http"), "{said}");
     let said = ["add", "bad", "command@gpu", "@daily", "{}"];
-    let said = site.allora(&[&said, &URL[..]].concat()).refused(1);
+    let said = site.allora(&[&said, &URL[..]].concat()).refused(2);
     assert!(
         said.contains("`command` must be the program"),
         "the data of the kind is checked: {said}"

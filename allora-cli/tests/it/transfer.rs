@@ -80,11 +80,11 @@ fn a_bad_file_changes_nothing_and_says_where() {
     ] {
         site.write("set.json", &text);
         let said = site.allora(&[&["sync", "set.json", "--complete", "acme/"], &FILE[..]].concat());
-        let said = said.refused(1);
+        let said = said.refused(2);
         assert!(said.contains(says), "{said}");
     }
     assert!(allora(&site, &["list"]).ends_with("0 entries.\n"));
-    let said = site.allora(&[&["sync", "none.json"], &FILE[..]].concat()).refused(1);
+    let said = site.allora(&[&["sync", "none.json"], &FILE[..]].concat()).refused(2);
     assert!(said.contains("none.json: No such file"), "{said}");
 }
 

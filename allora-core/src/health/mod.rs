@@ -287,9 +287,7 @@ impl ProblemReason {
             ProblemReason::Deleted => {
                 "restart the node if the job should exist, or remove it from the program"
             }
-            ProblemReason::ClockWasAhead => {
-                "resume the job with `allora reset JOB` or `Schedules::reset`"
-            }
+            ProblemReason::ClockWasAhead => "resume the job with `allora reset JOB`",
             ProblemReason::Overdue => {
                 "look at the store and the capacity of the nodes; if both are sound, report a \
                  defect of allora"

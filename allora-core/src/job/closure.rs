@@ -44,9 +44,25 @@ pub fn job<S, F, Fut>(schedule: S, work: F) -> JobSpec
 where
     S: Schedule,
     F: FnOnce(Run) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output: IntoOutcome> + Send + 'static,
+    Fut: JobFuture<Out: IntoOutcome> + Send + 'static,
 {
     JobSpec::from(Closure { schedule, work })
+}
+
+/// The future that the closure of a job returns. The name exists for the compiler's message.
+#[diagnostic::on_unimplemented(
+    message = "the closure of a job is async, and this one returns `{Self}`",
+    label = "not an async closure",
+    note = "write `async |run: Run| {{ .. }}`, or `async move |run: Run| {{ .. }}` if it captures values"
+)]
+pub trait JobFuture: Future<Output = <Self as JobFuture>::Out> {
+    /// The result of the run.
+    type Out;
+}
+
+#[diagnostic::do_not_recommend]
+impl<F: Future> JobFuture for F {
+    type Out = F::Output;
 }
 
 /// The result types of a job: `()`, or a `Result` with any error that can be boxed.
@@ -102,7 +118,7 @@ impl<S, F, Fut> Job for Closure<S, F>
 where
     S: Schedule,
     F: FnOnce(Run) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output: IntoOutcome> + Send + 'static,
+    Fut: JobFuture<Out: IntoOutcome> + Send + 'static,
 {
     fn next_at(&self, after: Time) -> Option<Time> {
         self.schedule.next_at(after)

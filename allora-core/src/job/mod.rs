@@ -1,5 +1,6 @@
 //! Jobs: the trait [`Job`], closures as jobs, and the settings of a job.
 
+mod ahead;
 mod checked_schedule;
 mod closure;
 mod concurrency_key;
@@ -7,15 +8,16 @@ mod redefinition;
 mod settings;
 mod spec;
 
+pub(crate) use ahead::{ahead_unless, ahead_until};
 pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, is_past, panic_text, warnings};
-pub use closure::{IntoOutcome, Returns, job};
+pub use closure::{IntoOutcome, JobFuture, Returns, job};
 pub use concurrency_key::ConcurrencyKey;
 pub(crate) use concurrency_key::is_number;
 pub(crate) use redefinition::{Progress, Redefinition};
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
 pub(crate) use settings::{unkeyed_lease, window_in};
-pub(crate) use spec::CODE;
-pub use spec::JobSpec;
+pub(crate) use spec::is_code;
+pub use spec::{IntoJob, JobSpec};
 
 use crate::{
     error::{BoxError, Result},

@@ -254,12 +254,14 @@ impl Settings {
         if let CatchUp::All { limit } = self.catch_up
             && !(1..=10_000).contains(&limit)
         {
-            return wrong("`CatchUp::All` has a limit from 1 to 10 000; `CatchUp::None` runs none");
+            return wrong("catch-up of all has a limit from 1 to 10 000; to run none, use none");
         }
         if let Some(key) = &self.concurrency_key {
             key.check()?;
         } else if self.max_key_wait.is_some() {
-            return wrong("`max_key_wait` needs a concurrency key; add `concurrency_key(key, n)`");
+            return wrong(
+                "the longest wait for a key (max-key-wait) needs a concurrency key; add one",
+            );
         }
         if let Some(owner) = &self.owner {
             check_word("owner", owner)?;

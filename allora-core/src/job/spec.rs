@@ -13,7 +13,12 @@ use std::{
 };
 
 /// The first word of a definition whose schedule is known to its code alone.
-pub(crate) const CODE: &str = "@code";
+const CODE: &str = "@code";
+
+/// `true` if this is the definition of a schedule that is not one of this library.
+pub(crate) fn is_code(definition: &str) -> bool {
+    definition.split([' ', ';']).next() == Some(CODE)
+}
 
 /// A job and its settings, for [`Builder::add`](crate::Builder::add).
 ///
@@ -39,6 +44,32 @@ pub struct JobSpec {
     pub(crate) is_quiet: bool,
     /// A concurrency key was set that another one has replaced.
     pub(crate) has_replaced_key: bool,
+}
+
+/// A job to be added: a [`JobSpec`], which [`job`](crate::job()) makes, or a type that implements
+/// [`Job`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    label = "neither a job with settings nor a type that implements `Job`",
+    note = "a job is a schedule and an async closure: `.add(name, job(cron(\"0 2 * * *\")?, async |run: Run| {{ .. }}))`",
+    note = "with the default settings, `.job(name, schedule, closure)` is the same"
+)]
+pub trait IntoJob {
+    /// The job with its settings.
+    fn into_job(self) -> JobSpec;
+}
+
+impl IntoJob for JobSpec {
+    fn into_job(self) -> JobSpec {
+        self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<J: Job> IntoJob for J {
+    fn into_job(self) -> JobSpec {
+        self.into()
+    }
 }
 
 impl<J: Job> From<J> for JobSpec {

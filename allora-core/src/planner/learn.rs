@@ -3,7 +3,6 @@
 use super::{
     Planner,
     adopted::adopted,
-    ahead::waits_until,
     known::Known,
     machine::not_run,
     slot::{Former, Off, Origin, Phase, Slot},
@@ -14,7 +13,8 @@ use crate::{
     backend::{Counters, JobState, NextRun, NotRun, NotRunReason, OnExpiry, Replan},
     event::Event,
     job::{
-        CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap, Progress, Redefinition, is_past,
+        CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap, Progress, Redefinition,
+        ahead_until, is_code, is_past,
     },
     stored::Definition,
     time::{Time, saturating_add},
@@ -52,9 +52,12 @@ impl Planner {
             Agreement::Own => {
                 if let Phase::Redefine(former) = &slot.phase {
                     let (name, was_abandoned) = (slot.name.clone(), former.is_abandoned);
-                    events.push(match former.missed {
-                        Some((first, range)) => not_run(name, slot.spec.kind(), first, &range),
-                        None => Event::Redefined { name, was_abandoned },
+                    events.extend(match former.missed {
+                        Some((first, range)) => {
+                            Some(not_run(name, slot.spec.kind(), first, &range))
+                        }
+                        None if *former.own == *former.definition => None,
+                        None => Some(Event::Redefined { name, was_abandoned }),
                     });
                 }
                 slot.restore_own();
@@ -102,7 +105,7 @@ impl Planner {
             let next = after_lease(slot, &known);
             known.set_after_lease(next.map(|next| (next, recheck(next.due_at, now, self.poll))));
         }
-        let ahead = waits_until(&slot.name, &slot.spec, state, now);
+        let ahead = ahead_until(&slot.name, &slot.spec, state, now);
         known.is_ahead = ahead.is_some();
         match ahead {
             Some(until) => self.report_ahead(id, until, events),
@@ -254,13 +257,12 @@ fn agreement(
     };
     let own = slot.own();
     if definition == state.definition {
-        return match missed(slot, state, now) {
-            None => Agreement::Own,
-            missed => {
-                let former = Former::of(state, Box::from(&*definition), false);
-                Agreement::Redefine(Box::new(Former { missed, ..former }))
-            }
-        };
+        let missed = missed(slot, state, now);
+        if missed.is_none() && !(was_reset(state) && has_future(slot, state, now)) {
+            return Agreement::Own;
+        }
+        let former = Former::of(state, Box::from(&*definition), false);
+        return Agreement::Redefine(Box::new(Former { missed, ..former }));
     }
     let former = |is_abandoned| {
         let own = Box::from(&*definition);
@@ -300,6 +302,21 @@ fn missed(slot: &Slot, state: &JobState, now: Time) -> Option<(Time, NotRun)> {
     is_past(at, now).then_some((at, NotRun { count: Some(1), last: at, reason }))
 }
 
+/// True if an operator has reset a job whose times only its nodes know. None of them has set its cursor since.
+fn was_reset(state: &JobState) -> bool {
+    state.cursor.is_none() && state.generation == state.incarnation && is_code(&state.definition)
+}
+
+/// `true` if this node's schedule has an occurrence after the present, and after the last one that was
+/// started.
+fn has_future(slot: &Slot, state: &JobState, now: Time) -> bool {
+    let after = state.last_started.map_or(now, |last| last.max(now));
+    // A fault of the schedule is reported when the job is planned.
+    CheckedSchedule::of(&slot.name, slot.own())
+        .following(after, state.counters.started)
+        .is_ok_and(|next| next.is_some())
+}
+
 /// `true` if the head has been due for this time, and nothing keeps a node from running it.
 fn is_abandoned(state: &JobState, now: Time, after: Duration) -> bool {
     state.paused.is_none()
@@ -316,6 +333,7 @@ impl Former {
             own,
             progress: Progress::of(state),
             is_abandoned,
+            was_reset: was_reset(state),
             missed: None,
         }
     }
@@ -336,8 +354,10 @@ impl Former {
             (Some(former), Some(own)) => {
                 former.schedule() == own.schedule() && former.settings().start == new.start()
             }
-            // Texts that only their code can read.
-            (None, None) => self.definition.split(';').next() == self.own.split(';').next(),
+            // Texts that only their code can read. After a reset the job goes on from now.
+            (None, None) => {
+                !self.was_reset && self.definition.split(';').next() == self.own.split(';').next()
+            }
             _ => false,
         };
         let former = former.map(|former| former.bare());

@@ -44,7 +44,6 @@ mod wake_up;
 mod watch;
 mod working_set;
 
-pub(crate) use ahead::waits_until;
 pub(crate) use decide::completion_of;
 pub(crate) use due_queries::{DueRequest, LeftLease};
 pub(crate) use key::{HeldKey, KeyRelease};

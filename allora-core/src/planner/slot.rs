@@ -96,6 +96,8 @@ pub(crate) struct Former {
     pub(crate) progress: Progress,
     /// No node has run the job by that definition for a while.
     pub(crate) is_abandoned: bool,
+    /// The job was reset, and its definition may stay.
+    pub(crate) was_reset: bool,
     /// The definition stays. These had passed when the job was registered, and are recorded as missed.
     pub(crate) missed: Option<(Time, NotRun)>,
 }

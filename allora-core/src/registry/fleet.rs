@@ -55,9 +55,11 @@ impl Fleet {
             let drawn = DateTime::from_timestamp_micros(state.generation);
             let is_future = |at: &Time| *at > saturating_add(now, patience);
             info.last_seen = drawn.filter(|at| !is_future(at)).unwrap_or(info.last_seen);
-            info.is_live =
+            let is_recent =
                 !is_future(&info.last_seen) && saturating_add(info.last_seen, patience) >= now;
-            if !info.is_live && saturating_add(info.last_seen.min(now), KEPT) <= now {
+            (info.is_live, info.is_stopping) =
+                (is_recent && !info.is_stopping, is_recent && info.is_stopping);
+            if !is_recent && saturating_add(info.last_seen.min(now), KEPT) <= now {
                 fleet.forgotten.push((state.name.clone(), state.fence));
                 continue;
             }
@@ -154,6 +156,18 @@ mod tests {
         assert_eq!((fleet.nodes.len(), fleet.forgotten.len()), (1, 1));
         assert_eq!((fleet.nodes[0].is_live, fleet.nodes[0].last_seen), (false, at(60)));
         assert_eq!(fleet.forgotten[0].0, format!("{NODE}a"));
+    }
+
+    #[test]
+    fn a_node_that_stops_is_not_live_and_not_dead_while_it_writes() {
+        let states = [node("a", 0, |info| info.is_stopping = true), node("b", 0, |_| {})];
+        let of = |now| {
+            let fleet = Fleet::of(&states[..1], at(now));
+            let node = &fleet.nodes[0];
+            (node.is_live, node.is_stopping, node.is_dead())
+        };
+        assert_eq!((of(45), of(46)), ((false, true, false), (false, false, true)));
+        assert_eq!(live(&states, 0), ["b"]);
     }
 
     #[test]

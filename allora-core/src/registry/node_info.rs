@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// A node that lives, or lived during the last day, from [`Handle::nodes`](crate::Handle::nodes) or
 /// [`Schedules::nodes`](crate::Schedules::nodes).
 ///
-/// A node writes it when it starts, every 15 s ([`Builder::heartbeat`](crate::Builder::heartbeat)),
-/// and removes it when it stops. It is for operators: a node that is dead by its record may be
+/// A node writes it when it starts and every 15 s ([`Builder::heartbeat`](crate::Builder::heartbeat)). When it is
+/// stopped, it writes so while it waits for the end of its runs, and removes it then. It is for operators: a node that is dead by its record may be
 /// alive and only be cut off from the store. So nothing that must happen once may depend on it, such
 /// as a choice of one node among all or the takeover of a run. Leases and fences decide these.
 ///
@@ -63,8 +63,11 @@ pub struct NodeInfo {
     pub heartbeat: Duration,
     /// The last write, by the store's clock.
     pub last_seen: Time,
-    /// `true` if the last write is not older than three intervals.
+    /// `true` if the last write is not older than three intervals, and the node does not stop.
     pub is_live: bool,
+    /// `true` if the node was stopped, starts nothing any more, and waits for the end of its runs. Its last
+    /// write is not older than three intervals.
+    pub is_stopping: bool,
 }
 
 /// The largest number of jobs in code that a node's record has.
@@ -86,6 +89,11 @@ pub(crate) fn name_hash(name: &str) -> u32 {
 const MISSED: u32 = 3;
 
 impl NodeInfo {
+    /// `true` if the last write is older than three intervals.
+    pub fn is_dead(&self) -> bool {
+        !self.is_live && !self.is_stopping
+    }
+
     /// `true` if the node lives and has no active run.
     pub fn is_idle(&self) -> bool {
         self.is_live && self.running == 0

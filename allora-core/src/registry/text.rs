@@ -38,6 +38,9 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
         push(&mut text, key, &number.to_string());
     }
     push(&mut text, "hash", &format!("{:016x}", info.jobs_hash));
+    if info.is_stopping {
+        push(&mut text, "stopping", "yes");
+    }
     // Without it, the reader does not know them.
     if let Some(names) = info.job_names.as_ref().filter(|names| names.len() <= NAMES) {
         push(&mut text, "names", &shown_hashes(names));
@@ -119,6 +122,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
         heartbeat: Duration::ZERO,
         last_seen: Time::UNIX_EPOCH,
         is_live: false,
+        is_stopping: false,
     };
     let mut has_seen = false;
     for field in text.split(' ') {
@@ -137,6 +141,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
             "version" => info.version = Some(value),
             "label" => info.labels.push(value),
             "needs" => info.needed_labels.push(value),
+            "stopping" => info.is_stopping = true,
             "more" => info.is_complete = false,
             "kept" => info.kept_names = hashes(&value)?,
             "keeps" => info.kept_prefixes.push(value),
@@ -258,6 +263,7 @@ mod tests {
             started_at: from_millis(1_000).unwrap(),
             heartbeat: Duration::from_secs(15),
             last_seen: from_millis(2_001).unwrap(),
+            is_stopping: true,
             ..decode("n", "seen=1970-01-01T00:00:00Z").unwrap()
         }
     }

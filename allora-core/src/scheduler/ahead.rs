@@ -9,7 +9,7 @@ use crate::{
     backend::{Batch, JobState, Operation, Page, Reply, TimeSource},
     error::Result,
     event::Event,
-    planner::waits_until,
+    job::ahead_until,
     stored::Routed,
     time::{Time, whole_millis},
 };
@@ -82,7 +82,7 @@ impl Ahead {
 /// The time until which a stored schedule waits that this node runs.
 fn waits(node: &Node, state: &JobState, now: Time) -> Option<Time> {
     match node.route(state) {
-        Routed::Here(spec) => waits_until(&state.name, &spec, state, now),
+        Routed::Here(spec) => ahead_until(&state.name, &spec, state, now),
         Routed::Elsewhere | Routed::Broken(_) | Routed::Later => None,
     }
 }

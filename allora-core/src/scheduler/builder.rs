@@ -10,7 +10,7 @@ use crate::{
     backend::Backend,
     error::{BoxError, Error, ErrorKind, Result},
     event::Event,
-    job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
+    job::{Delivery, IntoJob, IntoOutcome, JobFuture, JobSpec, Placement, Settings, job},
     planner::EXTRA_ATTEMPTS,
     record::{MAX_TRIGGER_RETENTION, TRIGGER_RETENTION},
     registry::MAX_HEARTBEAT,
@@ -207,8 +207,8 @@ impl Builder {
     }
 
     /// Adds a job with its settings; see [`job`](crate::job()) and [`JobSpec`].
-    pub fn add(mut self, name: impl Into<Arc<str>>, spec: impl Into<JobSpec>) -> Self {
-        self.jobs.push((name.into(), spec.into()));
+    pub fn add(mut self, name: impl Into<Arc<str>>, spec: impl IntoJob) -> Self {
+        self.jobs.push((name.into(), spec.into_job()));
         self
     }
 
@@ -222,7 +222,7 @@ impl Builder {
     where
         S: Schedule,
         F: FnOnce(Run) -> Fut + Clone + Send + Sync + 'static,
-        Fut: Future<Output: IntoOutcome> + Send + 'static,
+        Fut: JobFuture<Out: IntoOutcome> + Send + 'static,
     {
         self.add(name, job(schedule, work))
     }

@@ -14,7 +14,7 @@ use crate::{
     },
     error::{Error, ErrorKind, Result},
     health::{Health, JobStatus},
-    job::{CheckedSchedule, JobSpec, is_past},
+    job::{CheckedSchedule, IntoJob, is_past},
     name::check_name,
     registry::{Fleet, NodeInfo, ProgramReport, read_nodes},
 };
@@ -188,8 +188,8 @@ impl Handle {
     /// # Errors
     /// As [`Builder::build`](super::Builder::build). `Invalid` if the only time of the job is older.
     /// `Other` if the scheduler was stopped.
-    pub fn add(&self, name: impl Into<Arc<str>>, spec: impl Into<JobSpec>) -> Result {
-        let (name, spec) = (name.into(), spec.into());
+    pub fn add(&self, name: impl Into<Arc<str>>, spec: impl IntoJob) -> Result {
+        let (name, spec) = (name.into(), spec.into_job());
         super::config::check(&name, &spec)?;
         let now = self.node.now(&self.node.shared());
         if let Some(at) =

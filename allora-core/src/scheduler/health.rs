@@ -131,7 +131,7 @@ impl Node {
             notifications => notifications,
         };
         let fleet = conditions.fleet.unwrap_or_default();
-        let dead = fleet.nodes.iter().filter(|node| !node.is_live);
+        let dead = fleet.nodes.iter().filter(|node| node.is_dead());
         let nodes = NodesStatus {
             live: fleet.live().count(),
             idle: fleet.live().filter(|node| node.is_idle()).count(),

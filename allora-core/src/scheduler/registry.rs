@@ -59,7 +59,7 @@ pub(super) struct Registry {
     /// The orders of the nodes, and the time of the look that showed them.
     rankings: Rankings,
     ranked_at: Instant,
-    /// The live nodes of the last look, and the dead ones that were reported.
+    /// The nodes of the last look that live or stop, and the dead ones that were reported.
     live: BTreeSet<String>,
     dead: BTreeSet<String>,
     /// The unmatched labels that were seen: `true` if they were reported.
@@ -92,7 +92,7 @@ impl Registry {
         }
     }
 
-    /// Keeps the record until the scheduler is stopped, and removes it then.
+    /// Keeps the record until the scheduler is stopped and no run is active, and removes it then.
     pub(super) async fn run(mut self) {
         let node = self.node.clone();
         // Without queries no node could read the records.
@@ -104,7 +104,8 @@ impl Registry {
                 matches!(select(pin!(stopped(&node)), work).await, Either::Left(_))
             };
             if is_stopped || self.is_stopped_before(next).await {
-                return self.leave().await;
+                let has_answered = self.drain().await;
+                return self.leave(has_answered).await;
             }
         }
     }
@@ -220,11 +221,12 @@ impl Registry {
 
     fn info(&self) -> NodeInfo {
         let node = &self.node;
-        let (now, running, (jobs, jobs_hash), job_names, needed_labels, report) = {
+        let (now, (running, stop), (jobs, jobs_hash), job_names, needed_labels, report) = {
             let shared = node.shared();
             let (needed, names) = (shared.needed_labels.clone(), node.shared_job_names(&shared));
             let report = shared.report.clone();
-            (node.now(&shared), shared.running, shared.shared_jobs(), names, needed, report)
+            let state = (shared.running, shared.stop);
+            (node.now(&shared), state, shared.shared_jobs(), names, needed, report)
         };
         let orphans = self.retention.orphans();
         NodeInfo {
@@ -250,13 +252,15 @@ impl Registry {
             started_at: self.started_at,
             heartbeat: node.config.heartbeat,
             last_seen: whole_millis(now),
-            is_live: true,
+            is_live: stop == Stop::No,
+            is_stopping: stop != Stop::No,
         }
     }
 
     /// Reports what has changed among the nodes.
     fn report(&mut self, fleet: &Fleet) {
-        let live: BTreeSet<String> = fleet.live().map(|node| node.node.clone()).collect();
+        let lives = fleet.nodes.iter().filter(|node| !node.is_dead());
+        let live: BTreeSet<String> = lives.map(|node| node.node.clone()).collect();
         let mut events = Vec::new();
         for node in &fleet.nodes {
             let shared_name = || Arc::from(node.node.as_str());
@@ -264,7 +268,7 @@ impl Registry {
                 if self.dead.remove(&node.node) {
                     events.push(Event::NodeAlive { node: shared_name() });
                 }
-            } else if self.live.contains(&node.node) {
+            } else if node.is_dead() && self.live.contains(&node.node) {
                 self.dead.insert(node.node.clone());
                 events.push(Event::NodeDead { node: shared_name(), last_seen: node.last_seen });
             }
@@ -287,9 +291,27 @@ impl Registry {
         self.node.emit(events);
     }
 
+    /// Says in the record that the node stops, as long as runs are active. Returns whether the store has
+    /// answered last.
+    async fn drain(&mut self) -> bool {
+        let (node, is_over) = (self.node.clone(), self.is_over.clone());
+        let (mut wait, mut has_answered) = (MIN_BACKOFF, false);
+        while self.may_be_written && node.shared().running > 0 && !is_over.load(Ordering::Acquire) {
+            if has_answered || !node.store.is_down() {
+                has_answered = self.beat().await.is_ok();
+            }
+            self.has_failed &= !has_answered;
+            let pause = if has_answered { node.config.heartbeat } else { wait };
+            wait = (wait * 2).min(MAX_BACKOFF);
+            self.has_failed &= ends_within(&node, pause, &is_over).await;
+        }
+        has_answered
+    }
+
     /// Removes the record, and tries again until the other parts of the node have ended. A store that
-    /// does not answer is not asked: the record shows by its age that the node is dead.
-    async fn leave(self) {
+    /// does not answer is not asked, unless it has answered the registry last: the record shows by its age
+    /// that the node is dead.
+    async fn leave(self, mut has_answered: bool) {
         let Self { node, record, may_be_written, mut has_failed, is_over, .. } = self;
         if !may_be_written {
             return;
@@ -297,12 +319,12 @@ impl Registry {
         let mut wait = MIN_BACKOFF;
         loop {
             let is_last = is_over.load(Ordering::Acquire);
-            if !has_failed && !node.store.is_down() {
+            if !has_failed && (has_answered || !node.store.is_down()) {
                 let delete = [Operation::new(&record, Action::Delete)];
                 if send(&node, &delete).await.and_then(Applied::single).is_ok() {
                     return;
                 }
-                has_failed = true;
+                (has_failed, has_answered) = (true, false);
             }
             if is_last {
                 return;

@@ -5,7 +5,7 @@ use super::settings_parser::{Read, parts};
 use crate::{
     backend::NextRun,
     error::{Error, Result},
-    job::{CODE, CheckedSchedule, IntoOutcome, JobSpec, Settings, job},
+    job::{CheckedSchedule, IntoOutcome, JobSpec, Settings, is_code, job},
     name::calendar_record,
     run::Run,
     schedule::{AnySchedule, Calendar, Field, ParseError, Schedule},
@@ -102,9 +102,10 @@ impl Definition {
     /// # Errors
     /// `Invalid`, with the column of the error.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
-        if text.split([' ', ';']).next() == Some(CODE) {
+        if is_code(text) {
+            let word = text.split([' ', ';']).next().unwrap_or_default();
             let own =
-                ParseError::new(Field::Text, 0, CODE, "is a schedule that only its code knows");
+                ParseError::new(Field::Text, 0, word, "is a schedule that only its code knows");
             return Err(own.remedy("change the job's code").into());
         }
         if text.starts_with("@v") {

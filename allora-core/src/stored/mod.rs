@@ -36,6 +36,7 @@
 //! by due time: with [`Filter::stored_only`], the first ones are read from that.
 //! A list of the schedules in one [`Condition`] also reads them all.
 
+mod ahead;
 mod bulk;
 mod calendars;
 mod client;
@@ -62,6 +63,7 @@ mod sync;
 mod transfer;
 mod value;
 
+pub use ahead::ahead_until;
 pub use bulk::{Bulk, BulkReport};
 pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
 pub use client::Schedules;

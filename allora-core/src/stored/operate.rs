@@ -8,6 +8,7 @@ use crate::{
     },
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
+    job::is_code,
     name::key_record,
     record::job_of,
     schedule::{Schedule as _, between},
@@ -279,21 +280,28 @@ impl Schedules {
     /// future. Settings, data, pause, counters and dead letters stay. Active runs are cancelled and
     /// recorded as lost, and their places of the job's concurrency key are free.
     ///
+    /// Only its nodes know the times of a job in code with a schedule of its own ([`Job`](crate::Job)). It has
+    /// none until one of its nodes sees the reset: within the nodes' poll interval, or when one starts.
+    ///
     /// An occurrence that was started while the clock was ahead runs again at its true time, with a
     /// new [`occurrence_key`](crate::Run::occurrence_key).
     ///
     /// # Errors
-    /// `NotFound`, `Unavailable`; `Invalid` if the definition cannot be read, as that of a closure in
-    /// code: delete the job and restart one of its nodes.
+    /// `NotFound`, `Unavailable`; `Invalid` if the definition cannot be read: deploy a build that can.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have reset it. Reset it again.
     pub async fn reset(&self, name: &str) -> Result<JobState> {
         loop {
             let seen = self.get(name).await?;
-            let definition = self.definition(&seen).await?;
-            let now = self.recent_store_time().await?;
-            let first = definition.following(name, now, seen.counters.started)?;
+            let first = match seen.kind.is_empty() && is_code(&seen.definition) {
+                true => None,
+                false => {
+                    let definition = self.definition(&seen).await?;
+                    let now = self.recent_store_time().await?;
+                    definition.following(name, now, seen.counters.started)?
+                }
+            };
             let incarnation = seen.incarnation;
             match self.change(name, Action::Reset { incarnation, first }).await {
                 // It was created again since it was read.

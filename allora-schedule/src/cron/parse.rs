@@ -164,9 +164,11 @@ impl<'a> Words<'a> {
             Some(_) => Err(self.words[1]
                 .error(Field::Text, "stands after a macro and its zone")
                 .remedy("write the macro, and at most a zone")),
-            None if word.text.eq_ignore_ascii_case("@every") => Err(word
-                .error(Field::Text, "is not a cron expression")
-                .remedy("read it with schedule::parse, or write every(period) in code")),
+            None if word.text.eq_ignore_ascii_case("@every") => {
+                Err(word.error(Field::Text, "is not a cron expression").remedy(
+                    "it is a schedule of its own: use it where no cron expression is asked for",
+                ))
+            }
             None if word.text.eq_ignore_ascii_case("@reboot") => Err(word
                 .error(Field::Text, "is not a time: on many machines there is no one reboot")
                 .remedy("only a crontab file may say it; run the work when the program starts")),
@@ -200,7 +202,7 @@ impl<'a> Words<'a> {
             5 | 6 => Ok(&self.words[..self.count]),
             _ if self.words[0].text.eq_ignore_ascii_case("every") => Err(self.words[0]
                 .error(Field::Text, "begins a phrase, and not a cron expression")
-                .remedy("read it with schedule::parse, or write five fields")),
+                .remedy("write five fields: minute, hour, day of month, month, weekday")),
             count @ ..5 => {
                 let reason = format!("has {count} of at least five fields");
                 Err(self.words[0].error(Field::Text, reason).remedy(fewer))
@@ -208,8 +210,7 @@ impl<'a> Words<'a> {
             7 => {
                 let reason = "is too much: a cron expression has no seventh field, for years";
                 Err(self.words[6].error(Field::Text, reason).remedy(
-                    "remove the year; a Quartz expression, in which Sunday is 1, is read by \
-                     Cron::quartz, or with @quartz before it",
+                    "remove the year, or write @quartz before it: in a Quartz expression Sunday is 1",
                 ))
             }
             count => {

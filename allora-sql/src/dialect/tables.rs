@@ -53,12 +53,7 @@ impl Dialect {
     fn first_tables(&self) -> Vec<Step> {
         let p = &self.prefix;
         let table = |name: &str, columns: &[(&str, Type)], constraint: &str| {
-            let mut text = format!("CREATE TABLE IF NOT EXISTS {p}_{name} (");
-            for (column, of) in columns {
-                let _ = write!(text, "{column} {}, ", self.flavour.column(*of));
-            }
-            let _ = write!(text, "{constraint}){}", self.flavour.table_options(name));
-            Step::Run(sql(text))
+            Step::Run(self.table(name, columns, constraint))
         };
         let index = |table: &str, columns: &str, filter: &str| {
             let (name, table) = (format!("{p}_{}", index_name(table)), format!("{p}_{table}"));
@@ -73,15 +68,39 @@ impl Dialect {
             table("state", STATE, "PRIMARY KEY (id)"),
             table("rare", RARE, "PRIMARY KEY (id)"),
             table("data", DATA, "PRIMARY KEY (id, generation)"),
-            table("history", HISTORY, "PRIMARY KEY (fence, name)"),
+            Step::Run(self.history_table()),
             index("state", "kind, index_at, id", self.flavour.due_index_filter()),
             index("history", "name, fence", ""),
         ]
     }
 
+    /// Makes a table, unless it is there.
+    fn table(&self, name: &str, columns: &[(&str, Type)], constraint: &str) -> SqlStr {
+        let mut text = format!("CREATE TABLE IF NOT EXISTS {}_{name} (", self.prefix);
+        for (column, of) in columns {
+            let _ = write!(text, "{column} {}, ", self.flavour.column(*of));
+        }
+        let _ = write!(text, "{constraint}){}", self.flavour.table_options(name));
+        sql(text)
+    }
+
+    /// Makes the table of the history, unless it is there: no record depends on its rows.
+    pub(crate) fn history_table(&self) -> SqlStr {
+        self.table("history", HISTORY, "PRIMARY KEY (fence, name)")
+    }
+
     /// A query that returns a row if the tables exist.
     pub(crate) fn has_tables(&self) -> Statement {
-        let text = self.flavour.table_exists(&format!("{}_meta", self.prefix));
+        self.has_table("meta")
+    }
+
+    /// A query that returns a row if the table of the history exists.
+    pub(crate) fn has_history(&self) -> Statement {
+        self.has_table("history")
+    }
+
+    fn has_table(&self, name: &str) -> Statement {
+        let text = self.flavour.table_exists(&format!("{}_{name}", self.prefix));
         Statement::new(text, Vec::new(), b"i")
     }
 

@@ -19,6 +19,7 @@ on_every_database! {
     nodes_that_open_at_once_agree
     a_newer_schema_is_refused_with_both_versions
     a_missing_index_is_named_and_restored_by_a_migration
+    a_missing_history_is_named_and_made_again_by_a_migration
     a_missing_table_is_named
     tables_that_are_not_there_are_not_made_unasked
     two_prefixes_are_invisible_to_each_other
@@ -114,6 +115,21 @@ async fn a_missing_table_is_named(place: Place) {
     let (kind, said) = refused(&place).await;
     assert_eq!(kind, ErrorKind::Invalid);
     assert!(said.contains("_data"), "{said}");
+}
+
+async fn a_missing_history_is_named_and_made_again_by_a_migration(place: Place) {
+    let before = place.open().await;
+    let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+    create(&before, "a", NewSchedule::new("mail", "def", None), now).await.unwrap();
+    run(&place, "DROP TABLE {p}_history").await.unwrap();
+    let checked = async || place.builder().without_migrations().connect(&place.url).await;
+    let error = checked().await.unwrap_err();
+    let said = error.to_string();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(said.contains("_history") && said.contains("with migrations on"), "{said}");
+    let again = place.open().await;
+    checked().await.unwrap();
+    assert_eq!(get(&again, "a").await.unwrap().kind, "mail");
 }
 
 async fn tables_that_are_not_there_are_not_made_unasked(place: Place) {

@@ -17,14 +17,14 @@ pub(crate) fn base(kind: &str) -> &str {
 pub(crate) fn with_labels(kind: &str, labels: &str) -> Outcome<String> {
     let base = base(kind);
     if !matches!(base, COMMAND | HTTP) {
-        return Err(Failure::Usage(format!(
+        return Err(Failure::Invalid(format!(
             "--label is only for the kinds {COMMAND} and {HTTP}; a node that runs {kind:?} chooses its \
              kinds in its code"
         )));
     }
     let selector = labels
         .parse()
-        .map_err(|error: allora_core::Error| Failure::Usage(format!("--label: {error}")))?;
+        .map_err(|error: allora_core::Error| Failure::Invalid(format!("--label: {error}")))?;
     Ok(on_nodes(base, &selector))
 }
 

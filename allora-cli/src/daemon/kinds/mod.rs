@@ -11,7 +11,7 @@ pub(crate) use secrets::masked;
 
 use super::context::CommandContext;
 use crate::failure::{Failure, Outcome};
-use allora_core::{BoxError, Builder, Pattern, Run, StoredSchedule};
+use allora_core::{BoxError, Builder, Pattern, Run, StoredSchedule, backend::JobState};
 use serde_json::Value;
 use std::{path::Path, sync::Arc};
 
@@ -80,7 +80,7 @@ fn read<T>(
 /// # Errors
 /// The data is invalid.
 pub(crate) fn check(kind: &str, data: &Value) -> Outcome {
-    fits(kind, data).map_err(Failure::failed)
+    fits(kind, data).map_err(Failure::wrong)
 }
 
 /// A whole schedule, checked as [`check`] does, with its kind as [`canonical`] writes it. The data of
@@ -98,6 +98,18 @@ pub(crate) fn checked(stored: StoredSchedule) -> Result<StoredSchedule, String> 
     let data = serde_json::from_slice(data).map_err(|error| format!("the data: {error}"))?;
     fits(&kind, &data)?;
     Ok(if kind == stored.kind() { stored } else { stored.with_kind(&kind) })
+}
+
+/// Why a stored schedule of one of the daemon's kinds cannot be run with the data that the store has.
+pub(crate) fn bad_data(state: &JobState) -> Option<String> {
+    if !matches!(base(&state.kind), COMMAND | HTTP) {
+        return None;
+    }
+    let data: &[u8] = if state.data.is_empty() { b"{}" } else { &state.data };
+    match serde_json::from_slice(data) {
+        Ok(data) => fits(&state.kind, &data).err(),
+        Err(error) => Some(format!("the data: {error}")),
+    }
 }
 
 fn fits(kind: &str, data: &Value) -> Result<(), String> {

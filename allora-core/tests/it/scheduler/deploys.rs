@@ -2,9 +2,10 @@
 
 use crate::support::{Lab, Member, Seat, at, ms, secs};
 use allora_core::{
-    BoxError, CatchUp, Event, Job, JobSpec, Run, Time,
+    BoxError, CatchUp, Event, Job, JobSpec, Run, Schedules, Time,
     backend::{Action, Replan},
     cron,
+    stored::ahead_until,
 };
 use futures::future::BoxFuture;
 use std::time::Duration;
@@ -187,6 +188,47 @@ impl Job for OfOurOwn {
     }
     fn definition(&self) -> Option<String> {
         Some("0 */5 * * * *".to_owned())
+    }
+}
+
+/// Its nodes alone know its times, so they set them after a reset: a live one, and one that starts later.
+#[test]
+fn a_job_with_a_schedule_of_its_own_runs_again_after_a_reset() {
+    for (seed, is_live) in [(30, true), (31, false)] {
+        let lab = Lab::new(seed);
+        let start = || {
+            lab.start(|seat, b| {
+                let handler = seat.handler(ms(10), |_| Ok(()));
+                let work = Box::new(move |run: Run| (handler.clone())(run));
+                b.add("job", JobSpec::from(OfOurOwn { work }))
+            })
+        };
+        let member = start();
+        lab.until(310.0);
+        lab.clock().set_skew(chrono::TimeDelta::days(365));
+        lab.until(615.0);
+        lab.clock().set_skew(chrono::TimeDelta::zero());
+        lab.until(1_000.0);
+        assert!(
+            lab.state("job").cursor.unwrap().scheduled_at > at(86_400.0),
+            "it waits for a year"
+        );
+        let ahead = || ahead_until(&lab.state("job"), lab.now());
+        assert!(ahead() > Some(at(86_400.0)), "{:?}", ahead());
+        if !is_live {
+            member.handle.stop();
+            lab.until(1_010.0);
+        }
+        let schedules = Schedules::on(lab.store.clone(), member.node.clone()).unwrap();
+        let before = lab.log.of("job").len();
+        lab.sim.block_on(schedules.reset("job")).unwrap();
+        let member = if is_live { member } else { start() };
+        lab.until(2_000.0);
+        let ran: Vec<_> = lab.log.of("job")[before..].iter().map(|run| run.at).collect();
+        assert_eq!(ahead(), None);
+        assert_eq!(ran, [at(1_200.0), at(1_500.0), at(1_800.0)], "{is_live}");
+        assert!(!member.news().contains(&"Redefined".to_owned()), "{:?}", member.news());
+        assert_eq!(lab.state("job").definition, "@code 0 */5 * * * *");
     }
 }
 

@@ -3,8 +3,8 @@
 
 use crate::support::{Lab, Member, Seat, at, ms, secs};
 use allora_core::{
-    Builder, ErrorKind, Event, Handle, NodeInfo, Pattern, Schedules, StorePart, StoredSchedule,
-    backend::Action, every, stored::Filter,
+    Builder, ErrorKind, Event, Handle, NodeInfo, Overlap, Pattern, Schedules, StorePart,
+    StoredSchedule, backend::Action, every, stored::Filter,
 };
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -87,6 +87,33 @@ fn a_node_is_in_the_list_while_it_lives_and_a_dead_one_for_a_day() {
     assert_eq!(ids(&lab, false), sorted(&[&two]));
     lab.until(DAY + 3_600.0);
     assert_eq!((ids(&lab, true), ids(&lab, false)), (sorted(&[&one]), vec![]));
+}
+
+#[test]
+fn a_node_that_is_stopped_is_in_the_list_until_its_runs_have_ended() {
+    let lab = Lab::new(4);
+    let add = |seat: &Seat, b: Builder| {
+        b.heartbeat(secs(5))
+            .grace(secs(600))
+            .add("slow", seat.job(every(secs(10)), secs(100)).overlap(Overlap::Skip))
+    };
+    let one = lab.start(add);
+    lab.until(15.0);
+    let (two, idle) = (lab.start(|_, b| b.heartbeat(secs(5))), lab.start(|_, b| b));
+    lab.until(40.0);
+    one.handle.stop();
+    idle.handle.stop();
+    for until in [41.0, 70.0, 105.0] {
+        lab.until(until);
+        let seen = nodes(&lab);
+        let it = seen.iter().find(|node| node.node == one.handle.node()).unwrap();
+        assert_eq!((it.is_live, it.is_stopping, it.running), (false, true, 1), "{until}");
+        assert_eq!((ids(&lab, true), seen.len()), (sorted(&[&two]), 2));
+    }
+    assert!(two.handle.health().nodes.dead.is_empty());
+    lab.until(112.0);
+    assert_eq!(nodes(&lab).len(), 1);
+    assert!(!two.news().contains(&"NodeDead".to_owned()), "{:?}", two.news());
 }
 
 #[test]

@@ -236,8 +236,7 @@ fn seven_fields_suggest_the_quartz_dialect() {
     assert_eq!(
         error.to_string(),
         "schedule, column 15: \"2026\" is too much: a cron expression has no seventh field, for \
-         years; remove the year; a Quartz expression, in which Sunday is 1, is read by \
-         Cron::quartz, or with @quartz before it",
+         years; remove the year, or write @quartz before it: in a Quartz expression Sunday is 1",
     );
     assert!(Cron::parse("* * * * * * * *").unwrap_err().reason().contains("8 fields"));
 }
