@@ -28,7 +28,8 @@ cargo xtask COMMAND
                  --long   the campaigns that take hours, too
   services up [STORE,..]|down|status
                  servers that stay, so that single tests can be run by hand
-  versions       the servers that the tests run on; an error if README names others
+  versions       the servers that the tests run on; an error if the guide of the stores names
+                 others
   tidy           the house rules a machine can check
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
