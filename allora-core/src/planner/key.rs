@@ -1,8 +1,7 @@
 //! The concurrency key of one job: its claim, the progress of that, and its release.
 //!
 //! A job claims its key before the occurrence, for 5 s, so that waiting takes neither capacity nor a
-//! lease, and cursor, catch-up and overlap decide when the key is free. If it is refused, the job
-//! asks again after at most 4 s.
+//! lease, and cursor, catch-up and overlap decide when the key is free.
 
 use crate::{
     backend::{Action, ClaimKey, Claimed, Operation},
