@@ -1,5 +1,18 @@
 //! The public items of all crates of allora, under one name.
 //!
+//! [jobs]: guide::jobs
+//! [choosing_a_store]: guide::choosing_a_store
+//! [production]: guide::production
+//! [backup]: guide::backup
+//! [monitoring]: guide::monitoring
+//! [troubleshooting]: guide::troubleshooting
+//! [stored_schedules]: guide::stored_schedules
+//! [testing]: guide::testing
+//! [writing_a_job_type]: guide::writing_a_job_type
+//! [writing_a_store]: guide::writing_a_store
+//! [migrating]: guide::migrating
+//!
+// README links to the same guides as files. The first definition of a link counts, so here they are modules.
 #![doc = include_str!("../README.md")]
 //!
 //! # Features
@@ -21,10 +34,8 @@
 //! | `redis` | `redis`: a store in Redis: one server, Sentinel, Cluster | |
 //! | `redis-quorum` | `redis_quorum`: a store over three or five independent Redis servers; no stored schedules | |
 //!
-//! # Where to read on
+//! # Items to begin with
 //!
-//! - [`guide`]: the store to take, production, monitoring, troubleshooting, tests, and what changes for
-//!   users of other schedulers.
 //! - [`Scheduler`] and [`Builder`]: a scheduler from its jobs and settings.
 //! - [`JobSpec`]: the settings of a job: delivery, catch-up, overlap, retry, bounds, jitter.
 //! - [`Schedule`], [`every`], [`cron()`], [`at`] and the module [`schedule`]: the times of a job.

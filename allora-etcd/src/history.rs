@@ -1,4 +1,7 @@
 //! The history: pages, and what its pruning reads and removes.
+//!
+//! The entries are ordered by fence, for pages over all jobs. A second key by job and fence, without
+//! a value, makes a page of one job cost that job's entries only.
 
 use crate::{
     client::gets,

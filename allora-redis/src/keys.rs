@@ -3,6 +3,11 @@
 //! All keys of a shard have one hash tag, so that a cluster keeps them together and one script may
 //! touch them. The tag is first in the key and has no brace in it, and a job's name is last: no name
 //! can change the tag or equal another key.
+//!
+//! Each part of the records is one hash for each shard, so that a script reads or writes it by one
+//! command for a whole batch: one command for each job was most of the server's work. A leased
+//! record is in the due index at the end of its lease, so an expired lease needs no search of its
+//! own.
 
 /// The keys of one installation.
 #[derive(Clone, Debug)]

@@ -1,5 +1,11 @@
 //! A record as rows: what claims and completions change is the row of the state table, what they
 //! never change that of the job table. Rare parts and the data have tables of their own.
+//!
+//! In one wide row by name, each claim would copy the definition and compare names. So the state is
+//! a narrow row by a 64-bit id, which the nodes remember and the database never gives to another
+//! name. A claim does not move its row in the due index: the index has `index_at`, and `wake_at`
+//! beside it is the time at which the row is wanted. That is one index entry for each occurrence
+//! instead of two.
 
 use crate::driver::{Row, Type, Value};
 use allora_core::{

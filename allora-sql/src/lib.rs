@@ -1,5 +1,9 @@
 //! Stores in SQL databases.
 //!
+//! [allora]: ../allora/index.html
+//! [choosing a store]: ../allora/guide/choosing_a_store/index.html
+//!
+// README links to the same pages as files; the first definition of a link counts.
 #![doc = include_str!("../README.md")]
 #![cfg_attr(
     not(any(feature = "sqlite", feature = "postgres", feature = "mysql")),

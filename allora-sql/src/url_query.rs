@@ -1,4 +1,9 @@
 //! Query keys of database URLs: those of this library, of libpq, and of MySQL's clients.
+//!
+//! A key has the meaning that libpq and MySQL's clients give it, or the URL is rejected.
+//! `sslmode=require` with `sslrootcert` verifies; `channel_binding=require`, which the driver lacks,
+//! becomes `verify-full`, which protects against the same attack; `allow`, which would never
+//! encrypt, is an error.
 
 use crate::url::{System, Tls, Url, decode};
 use allora_core::{Error, Result};

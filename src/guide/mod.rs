@@ -2,6 +2,7 @@
 //!
 //! | question | guide |
 //! |---|---|
+//! | How do I write a job, and when does it run? | [`jobs`] |
 //! | Which store fits? | [`choosing_a_store`] |
 //! | What do I set before production? | [`production`] |
 //! | How do I back a store up, and what does a restore mean? | [`backup`] |
@@ -17,6 +18,8 @@
 pub mod backup {}
 #[doc = include_str!("choosing_a_store.md")]
 pub mod choosing_a_store {}
+#[doc = include_str!("jobs.md")]
+pub mod jobs {}
 #[doc = include_str!("migrating.md")]
 pub mod migrating {}
 #[doc = include_str!("monitoring.md")]

@@ -28,12 +28,14 @@ cargo xtask COMMAND
                  --long   the campaigns that take hours, too
   services up [STORE,..]|down|status
                  servers that stay, so that single tests can be run by hand
-  versions       the servers that the tests run on; an error if README names others
+  versions       the servers that the tests run on; an error if the guide of the stores names
+                 others
   tidy           the house rules a machine can check
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
-                 the figures, tables and plots of BENCHMARKS.md and SCALING.md, on private servers
+                 the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
+                 the guide `production`, on private servers
                  --quick   one round of smaller loads: six minutes after the build
                  --peers   builds and measures other schedulers, too
                  --profile records where the processor time goes; needs `perf` (Debian: linux-perf)

@@ -1,12 +1,12 @@
-//! `cargo xtask versions`: the servers that the tests run on, as README names them.
+//! `cargo xtask versions`: the servers that the tests run on, as the guide of the stores names them.
 //!
-//! The table is printed from the programs that the tests start. A table in README that differs is an
+//! The table is printed from the programs that the tests start. A table in the guide that differs is an
 //! error; a server that is not installed is not compared.
 
 use crate::{Failure, Outcome, command::root, services};
 use std::{fs, process::Command};
 
-/// The names of services, and what README calls their servers.
+/// The names of services, and what the guide calls their servers.
 const SERVERS: [(&str, &str); 5] = [
     ("postgres", "PostgreSQL"),
     ("pgbouncer", "PgBouncer"),
@@ -15,7 +15,7 @@ const SERVERS: [(&str, &str); 5] = [
     ("etcd", "etcd"),
 ];
 
-const PAGE: &str = "README.md";
+const PAGE: &str = "src/guide/choosing_a_store.md";
 
 pub(crate) fn run() -> Outcome {
     let page = root().join(PAGE);

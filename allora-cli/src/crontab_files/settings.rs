@@ -1,5 +1,8 @@
 //! Settings of a line: the defaults of the command line, and the variables of the crontab that
 //! change them for the lines below.
+//!
+//! They are variables, because allora's settings have no place in the line itself: so the file stays
+//! a crontab that every cron reads.
 
 use crate::values::duration;
 use allora_core::{

@@ -1,4 +1,8 @@
 //! The lines that run: what the crontabs say now, as jobs of the scheduler.
+//!
+//! A job is named after its file and its text, not after the number of its line, because lines move
+//! when a file is edited. A line of every node, and `@reboot`, is a job of each machine, named with
+//! `@` and the node: so it has a history and can be paused.
 
 use super::{
     context::CommandContext,

@@ -1,4 +1,9 @@
 //! A claim of an occurrence, and what it grants.
+//!
+//! A claim names the fence that was read. The network may deliver it after its run was released or
+//! waits for a retry; then the record has a higher fence, and the claim fails, although nobody waits
+//! for it any more. To remember the ids of ended claims would not do: one id is too few once two
+//! nodes have released the occurrence.
 
 use super::{NextRun, NotRun, Occurrence, OnExpiry, Sharing};
 use crate::time::Time;

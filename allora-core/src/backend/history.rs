@@ -1,4 +1,8 @@
 //! The history: one entry for each attempt and for each range that was not run.
+//!
+//! Readers count occurrences, so each has exactly one final entry, and an attempt that another one
+//! follows is not final. A page begins below a pair of fence and name: jobs that are claimed in one
+//! microsecond have equal fences.
 
 use super::{NotRunReason, Occurrence, Outcome};
 use crate::{

@@ -1,4 +1,9 @@
 //! The limits of a history, and the pure rule by which entries of one job are removed.
+//!
+//! With one limit for all jobs, a job that runs every second would remove the entries of the nightly
+//! backup. So each job has limits of its own, and its newest entries and its failures stay longer.
+//! The age of an entry is that of its fence, which is drawn from the store's clock, so no index by
+//! time is needed.
 
 use crate::time::Time;
 use chrono::TimeDelta;

@@ -1,4 +1,8 @@
 //! The cursor under another definition. No occurrence that has come is dropped without a record.
+//!
+//! A node may be stopped at 23:59 and started at 00:01 with another setting: the occurrence of
+//! midnight keeps its place, and the new catch-up policy decides about it. Earlier ones are recorded
+//! with their number, unless both definitions have them.
 
 use super::{CatchUp, CheckedSchedule, InvalidNextAt};
 use crate::{

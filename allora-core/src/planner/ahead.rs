@@ -1,4 +1,8 @@
 //! Times in a record that a store's clock has left there that was ahead.
+//!
+//! Fences are drawn from the store's clock. So a fence of the future is evidence that the clock was
+//! ahead, which a late cursor alone is not: any schedule may have a long pause. A record is reported
+//! only if its fence is ahead and its cursor is behind the next occurrence of its schedule.
 
 use super::slot_id::SlotId;
 use crate::{event::Event, time::Time};

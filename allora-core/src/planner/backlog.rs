@@ -1,5 +1,8 @@
 //! The due occurrences of a schedule that computes nothing but the next one. They are found in
 //! slices, so that a long outage of one job does not delay the others.
+//!
+//! A walk inside `Schedule` could not pause, and would be repeated for each decision. So the
+//! defaults of `latest_at` and `count` compute nothing, and what was found is kept here.
 
 use crate::{
     job::{CheckedSchedule, InvalidNextAt},

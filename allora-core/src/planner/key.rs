@@ -1,4 +1,7 @@
 //! The concurrency key of one job: its claim, the progress of that, and its release.
+//!
+//! A job claims its key before the occurrence, for 5 s, so that waiting takes neither capacity nor a
+//! lease, and cursor, catch-up and overlap decide when the key is free.
 
 use crate::{
     backend::{Action, ClaimKey, Lease, Operation, Reply},

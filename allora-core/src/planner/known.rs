@@ -1,4 +1,8 @@
 //! The state of a job in the store, as of the last reply.
+//!
+//! A node that lost an occurrence does not learn when the winner completes it. So when the next one
+//! is due, it claims that with the fence it knows, as if the run were over: a completion does not
+//! change the fence. If the run is still active, the rejection shows its lease.
 
 use super::wake_up::recheck;
 use crate::{

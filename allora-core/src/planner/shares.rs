@@ -4,6 +4,11 @@
 //! A schedule that is left has no slot. A later search finds it again if its node has not claimed it,
 //! so that no claim fails for most of them. Nodes whose orders differ claim the same ones, or one
 //! after the other; the fence decides.
+//!
+//! Where no query claims, on etcd for example, every node would otherwise find and claim the same
+//! schedules: of four nodes' claims three failed, and together they ran less than one. A read of
+//! each schedule that is left, as for jobs in code, would cost as much as the failed claim. A search
+//! by names would hide what the other nodes do not run.
 
 use crate::{
     backend::JobState,

@@ -1,4 +1,8 @@
 //! Extending a lease, and ending a run: complete, retry, release.
+//!
+//! A released occurrence keeps its own due time: due from now on, it would wait behind all that is
+//! being caught up. A run that shares its job with others may end after it was recorded as lost, and
+//! its end replaces the loss.
 
 use super::{
     Accepted, EndedBy, Head, HistoryBuffer, MAX_DEAD, OpContext, PendingRetry, Record, claim,

@@ -1,4 +1,10 @@
 //! Creating, redefining, modifying and deleting a job.
+//!
+//! A deletion leaves a tombstone with the leases of its runs. Without them, the run of a deleted
+//! schedule would go on beside that of the schedule that is created again under the name. A
+//! generation is drawn from the source of fences, so it never repeats; an edit expects the
+//! generation that was read, and not the fence, because that grows with every claim and the edit of
+//! a busy job would always come too late.
 
 use super::{HistoryBuffer, MAX_FENCE, OpContext, Record, claim::entry, live, next_fence};
 use crate::{

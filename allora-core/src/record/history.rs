@@ -1,4 +1,8 @@
 //! History entries of one batch, before the store writes them.
+//!
+//! What a calendar excludes is recorded with the end of the run before it, or with an advance: a
+//! statement of its own would double the cost of a dense calendar. So the range may lie in the
+//! future, and is missing after a run that is lost.
 
 use crate::backend::HistoryEntry;
 

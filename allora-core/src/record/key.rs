@@ -1,4 +1,8 @@
 //! The record of a concurrency key: the leases of its holders, and the queue of the jobs that wait.
+//!
+//! A lock service would be a second mechanism on each store. As a record, a key has fences, leases
+//! and tombstones already. A refused claim writes its job into the queue for 6 s, under the name of
+//! the job and not of the node, so a waiter that is gone delays the others by 6 s at most.
 
 use super::{OpContext, Record, define};
 use crate::{

@@ -1,5 +1,11 @@
 //! Operators' changes of a job: pause, resume, cancel, dead letters, and reset; and the cancellation of
 //! runs that a later occurrence replaces. Triggers are in `trigger.rs`.
+//!
+//! A cancellation is a flag of the lease, because an operator must end a run whose node is unknown
+//! and may be dead, in a store that may have no notifications. The node's next extension shows it;
+//! if the lease ends first, whoever reads the record next ends the occurrence as cancelled. A reset
+//! is a new incarnation: an occurrence that ran too early runs again at its true time under another
+//! key, and no late write of the former incarnation is accepted.
 
 use super::{HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{

@@ -2,6 +2,11 @@
 //!
 //! The record remembers the ids that it has accepted. The operation that adds the occurrence adds the id,
 //! in one write: nothing is between the two that a crash could separate.
+//!
+//! So there are two cases. Before the write nothing has happened, and a repetition is the first.
+//! After it, every repetition finds the id, on any node, while the run waits, is active, and has
+//! ended. The ids are kept whole, not as hashes, so no other id is taken for one. They are a cold
+//! part of the record, which claims, completions and due queries neither read nor write.
 
 use super::Record;
 use crate::{

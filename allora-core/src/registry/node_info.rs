@@ -1,4 +1,7 @@
 //! The state of a node as its record in the store shows it.
+//!
+//! It has a hash of 32 bits for the name of each job in code, up to 512, so that orphans are found
+//! among nodes with different jobs. An equal hash keeps an orphan, and never removes a live job.
 
 use crate::{stored::Pattern, time::Time};
 use allora_schedule::stable_hash;

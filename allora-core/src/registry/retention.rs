@@ -1,5 +1,9 @@
 //! Records without a use: jobs in code that no live build declares, one-off schedules that have run,
 //! and concurrency keys that no job holds or waits for.
+//!
+//! A removal names the fence and the cursor that were read, and spares a record in which a run,
+//! retry, trigger, dead letter or pause waits, because another node may claim or edit the job in
+//! between.
 
 use crate::{
     backend::JobState,

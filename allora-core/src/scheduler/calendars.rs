@@ -3,6 +3,11 @@
 //!
 //! Its requests are its own: no claim, search or end waits for them. A schedule whose calendar is not read
 //! yet is left alone meanwhile. A calendar that cannot be read again stays as it is known.
+//!
+//! Many schedules share a list of holidays, which changes after their next occurrences are planned.
+//! So a definition keeps the name of its calendar, each node resolves it, and asks again when an
+//! occurrence is due. Two nodes may have different versions for one heartbeat; the one that claims
+//! decides.
 
 use super::{
     calendar_cache::Scope,

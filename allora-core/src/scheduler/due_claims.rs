@@ -1,4 +1,10 @@
 //! The queries that find due stored schedules and claim them in one step, beside the other requests.
+//!
+//! The nodes of the same kinds and labels query one after the other, by their ranking for the
+//! instant: of queries at the same time, each would read the rows that another one has locked. A
+//! query whose reply was lost is repeated by its claim id and finds its claims; after two lost
+//! repetitions it reserves no capacity any more. Nodes of more than 16 kinds send no such queries,
+//! because each kind is a step of every query.
 
 use super::{
     monotonic::later,

@@ -1,4 +1,9 @@
 //! The engine: applies batches of operations to the records of a store.
+//!
+//! `load` locks nothing, and `commit` compares a version for each record: row locks across round
+//! trips would make nodes wait, and deadlock. A record that an operation leaves as it was is not
+//! committed, so a losing claim costs one read. Of a snapshot that may be old (`must_confirm`), only
+//! replies that a commit proves are returned; the rest is loaded again.
 
 use super::{
     RecordStore,

@@ -1,6 +1,10 @@
 //! The history of a store, and its pruning: once for every store.
 //!
 //! A store reads and removes entries; which ones go is decided here, by the rule of [`HistoryLimits`].
+//!
+//! A job is pruned after it has appended a tenth of its limit on this node, what is too old once in
+//! each thirtieth of the age, and the total after a tenth of it was appended. So claims and
+//! completions do not prune. A job may exceed its limit by a tenth for each node that runs it.
 
 use super::{Load, Loaded, RecordStore};
 use crate::{

@@ -1,4 +1,8 @@
 //! Reconciliation of a store with a desired set of schedules.
+//!
+//! A schedule that its source no longer declares is paused at once and deleted after a grace period,
+//! because a mistake in a file must not destroy progress. One that is declared again continues with
+//! its cursor.
 
 use super::{
     Definition, Filter, Gap, Schedules, StoredSchedule, list::PAGE, planned::Planned,

@@ -1,4 +1,8 @@
 //! Transfer of schedules from one store to another.
+//!
+//! Cursor, counters, pause and dead letters are in the write that creates the schedule: without its
+//! cursor it would repeat or miss occurrences. A run that is active in the source runs again, at
+//! least once.
 
 use super::{Definition, Schedules, requests::BATCH};
 use crate::{

@@ -1,5 +1,8 @@
 //! A store over three or five independent Redis servers.
 //!
+//! [allora]: ../allora/index.html
+//!
+// README links to the same pages as files; the first definition of a link counts.
 #![doc = include_str!("../README.md")]
 
 #[cfg(test)]

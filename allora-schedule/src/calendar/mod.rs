@@ -1,5 +1,10 @@
 //! Schedules without the occurrences that a calendar excludes: dates, hours, blackout periods, or
 //! the times of another schedule.
+//!
+//! A calendar filters occurrences, and keeps the chain. A period counts from its last occurrence, so
+//! a jump behind an exclusion would move all later ones. Instead the search asks the schedule for
+//! the last occurrence within the excluded stretch, and for the next one after it: years of
+//! exclusion cost one step.
 
 mod named;
 mod rule;

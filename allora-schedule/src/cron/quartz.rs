@@ -1,4 +1,7 @@
 //! The Quartz dialect, on the bit masks of cron expressions.
+//!
+//! The `cron` crate lacks `L`, `W`, `#` and zones, and brings eleven crates. With two tables of
+//! fields and a set of years, both dialects share one evaluator.
 
 use super::{Cron, parse};
 use crate::{Note, ParseError, Schedule, Time, Warning};

@@ -1,4 +1,11 @@
 //! PostgreSQL, from 12.
+//!
+//! A fast statement locks its rows in a subquery for each key. With the conditions in the `UPDATE`,
+//! a planner without statistics expected one row and joined the table with all names: seconds for a
+//! thousand rows of seven thousand. Completions without a history are one scan of the index instead,
+//! with the keys as an array: there is no join that could be turned round, and PostgreSQL compares a
+//! row that has changed meanwhile again. Claims keep the lock, because `not_after` is compared
+//! behind it.
 
 use super::{
     Dialect, DueRange, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion,

@@ -1,4 +1,10 @@
 //! Statements that read.
+//!
+//! A due query reads keys first, in the order of the index. A planner without statistics would sort
+//! all that is due for each batch, and its planning time grows with the square of the number of
+//! kinds. So PostgreSQL gets the kinds as an array, each compared by `=`, because a scan does not
+//! end at the upper bound of a comparison of rows; SQLite and MySQL get several statements of a few
+//! kinds.
 
 use super::{Dialect, Keys, arguments::DueRange, shape, single_statement::due_claim};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

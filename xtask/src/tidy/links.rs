@@ -11,14 +11,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn check_file(tree: &Tree, file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut in_code = false;
-    for (number, line) in file.lines() {
-        if line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~") {
-            in_code = !in_code;
-        }
-        if in_code {
-            continue;
-        }
+    for (number, line) in prose(file) {
         for target in targets(line).into_iter().filter(|target| is_file(target)) {
             let path = target.split('#').next().unwrap_or_default();
             if !resolve(&file.path, path).is_some_and(|path| path.is_empty() || tree.has(&path)) {
@@ -29,8 +22,18 @@ fn check_file(tree: &Tree, file: &File) -> Vec<Finding> {
     findings
 }
 
+/// The lines of a page that are not in a block of code.
+pub(super) fn prose(file: &File) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_code = false;
+    file.lines().filter(move |(_, line)| {
+        let line = line.trim_start();
+        in_code ^= line.starts_with("```") || line.starts_with("~~~");
+        !in_code
+    })
+}
+
 /// The targets of the links of a line: `[text](target)`, `[text]: target`.
-fn targets(line: &str) -> Vec<String> {
+pub(super) fn targets(line: &str) -> Vec<String> {
     let line = without_code(line);
     let mut found = Vec::new();
     for (start, _) in line.match_indices("](") {
@@ -56,7 +59,7 @@ fn without_code(line: &str) -> String {
 }
 
 /// True if it is neither an address, nor a place in the same file, nor an item that rustdoc finds.
-fn is_file(target: &str) -> bool {
+pub(super) fn is_file(target: &str) -> bool {
     let elsewhere = ["#", "mailto:", "crate::"];
     !target.contains("://") && !elsewhere.iter().any(|start| target.starts_with(start))
 }

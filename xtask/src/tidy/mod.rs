@@ -10,6 +10,7 @@ mod first_line;
 mod length;
 mod links;
 mod named_files;
+mod page_links;
 mod parts;
 mod paths;
 mod promises;
@@ -31,6 +32,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     circles::check,
     paths::check,
     links::check,
+    page_links::check,
     named_files::check,
     promises::check,
     doc_start::check,

@@ -1,4 +1,7 @@
 //! The kind `command`: a program with its arguments, run without a shell.
+//!
+//! Who writes to the store decides what runs on nodes that allow it; so the command is a list of
+//! arguments, and no shell parses stored text.
 
 use super::data::Fields;
 use crate::daemon::process::{CommandSpec, Invocation};

@@ -1,5 +1,7 @@
-//! `cargo xtask bench`: all figures of BENCHMARKS.md and SCALING.md from one run, on servers that are
-//! started for it.
+//! `cargo xtask bench`: all figures of the pages from one run, on servers that are started for it.
+//!
+//! BENCHMARKS.md has the tables that most readers want, `benches/TABLES.md` all others, and the guide
+//! `production` the arithmetic of several numbers of schedules.
 
 mod caption;
 mod figures;
@@ -70,12 +72,7 @@ pub(super) fn run(request: &Request) -> Outcome {
         servers: machine::servers(&request.stores),
         load,
     };
-    let profiles = profile::shares(facts.size, &figures);
-    let targets = targets::table(&facts, &figures);
-    let mut benchmarks = tables::parts(&facts, &figures, profiles, targets);
-    benchmarks.push(queues::part(&facts, &figures));
-    benchmarks.extend(ticks::parts(&facts, &figures));
-    let pages = [("BENCHMARKS.md", benchmarks), ("SCALING.md", scaling::parts(&facts, &figures))];
+    let pages = pages(&facts, &figures);
     if !request.is_whole() {
         for (name, text) in pages.iter().flat_map(|(_, parts)| parts) {
             println!("\n{name}\n\n{text}");
@@ -89,6 +86,31 @@ pub(super) fn run(request: &Request) -> Outcome {
     let mut plots = Command::new(programs.of(Program::Measure));
     plots.arg("plots").arg(root().join(FILE)).arg(root().join(PLOTS));
     run_step("plots", plots)
+}
+
+/// The generated parts of a page, by name.
+type Parts = Vec<(&'static str, String)>;
+
+/// All pages, with their parts.
+fn pages(facts: &Facts, figures: &Figures) -> [(&'static str, Parts); 3] {
+    let mut main = tables::parts(facts, figures);
+    main.push(("ticks", ticks::table_of_all(figures)));
+    main.push(("targets", targets::summary(facts, figures)));
+    let mut others = tables::others(facts, figures);
+    others.push(("queues", queues::queues(facts, figures)));
+    others.push(("simulation", scaling::simulation(figures)));
+    others.push(("profiles", profile::shares(facts.size, figures)));
+    others.push(("targets", targets::table(facts, figures)));
+    let scaling = scaling::parts(facts, figures);
+    let mut pages = [
+        ("BENCHMARKS.md", main),
+        ("benches/TABLES.md", others),
+        ("src/guide/production.md", scaling),
+    ];
+    for (_, parts) in &mut pages {
+        parts.push(("machine", facts.caption()));
+    }
+    pages
 }
 
 impl Facts {
@@ -111,4 +133,24 @@ fn fill(name: &str, parts: &[(&str, String)]) -> Outcome {
     let text = fs::read_to_string(&path)
         .map_err(|cause| Failure::Check(format!("{}: {cause}", path.display())))?;
     write(&path, &page::fill(name, &text, parts)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_a_place_for_each_of_its_parts() {
+        let facts = Facts {
+            size: Size::FULL,
+            rounds: 1,
+            machine: Value::Null,
+            servers: Value::Null,
+            load: 0.0,
+        };
+        for (name, parts) in pages(&facts, &Figures::default()) {
+            let text = fs::read_to_string(root().join(name)).unwrap();
+            page::fill(name, &text, &parts).unwrap();
+        }
+    }
 }

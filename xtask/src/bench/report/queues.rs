@@ -8,12 +8,8 @@ use super::{
     tables::{STARTED, peer_key, worker_key},
 };
 
-/// The part, with its name.
-pub(super) fn part(facts: &Facts, figures: &Figures) -> (&'static str, String) {
-    ("queues", format!("{}\n\n{}", queues(facts, figures), facts.caption()))
-}
-
-fn queues(facts: &Facts, figures: &Figures) -> String {
+/// The table.
+pub(super) fn queues(facts: &Facts, figures: &Figures) -> String {
     let header = [
         "queue",
         "due at once",
@@ -68,8 +64,7 @@ mod tests {
             servers: json!({}),
             load: 0.0,
         };
-        let (name, text) = part(&facts, &figures);
-        assert_eq!(name, "queues");
+        let text = queues(&facts, &figures);
         let row = "| fang | 1,000 | 4 | 40.0 k | 8.00 k | 5.00 | 30.0 k | 3.00 k | 10 | 12 |";
         assert!(text.lines().any(|line| line == row), "{text}");
         let row = "| graphile_worker | 20,000 | 1 | – | – | – | – | – | – | – |";

@@ -1,7 +1,8 @@
-//! The tables of SCALING.md: the simulation, and the arithmetic of several numbers of schedules.
+//! The size of a deployment: the arithmetic of several numbers of schedules, for the guide
+//! `production`, and the simulation of many nodes.
 
 use super::{
-    Facts,
+    Facts, Parts,
     figures::Figures,
     markdown::{milliseconds, number, or_dash, percent, rate, table},
     plan::{BURSTS, MAIN},
@@ -19,16 +20,13 @@ const PERIODS: [(&str, f64); 3] =
 /// The part of a store's rate that a steady load may use, so that a burst is worked off soon.
 const HEADROOM: f64 = 0.5;
 
-/// All parts, by name.
-pub(super) fn parts(facts: &Facts, figures: &Figures) -> Vec<(&'static str, String)> {
-    let parts = [
+/// The parts of the guide.
+pub(super) fn parts(facts: &Facts, figures: &Figures) -> Parts {
+    vec![
         ("rates", rates(facts, figures)),
         ("arithmetic", arithmetic(facts, figures)),
         ("midnight", midnight(facts, figures)),
-        ("simulation", simulation(figures)),
-    ];
-    let caption = facts.caption();
-    parts.map(|(name, table)| (name, format!("{table}\n\n{caption}"))).into()
+    ]
 }
 
 /// Occurrences per second of four workers under the sustained load.
@@ -126,7 +124,8 @@ fn span(seconds: f64) -> String {
     }
 }
 
-fn simulation(figures: &Figures) -> String {
+/// The table of many nodes in virtual time.
+pub(super) fn simulation(figures: &Figures) -> String {
     let header = [
         "store",
         "nodes",

@@ -1,7 +1,7 @@
-//! The tables of BENCHMARKS.md.
+//! The tables of BENCHMARKS.md, and most of those of `benches/TABLES.md`.
 
 use super::{
-    Facts, PLOTS,
+    Facts, Parts,
     figures::Figures,
     markdown::{few_percent, milliseconds, multiple, number, or_dash, percent, rate, table},
     plan::{
@@ -27,35 +27,32 @@ pub(super) const PAGE: &str = "page_p50_ms";
 /// The time of `sync` with a part of the stored schedules, and with a complete set.
 pub(super) const SYNC: [&str; 2] = ["sync_s", "sync_complete_s"];
 
-/// All parts, by name. The tables of the profiles and of the targets are made elsewhere.
-pub(super) fn parts(
-    facts: &Facts,
-    figures: &Figures,
-    profiles: String,
-    targets: String,
-) -> Vec<(&'static str, String)> {
-    let parts = [
-        ("workers", workers(facts, figures), Some(("nodes", "Throughput against nodes"))),
-        ("peers", peers(facts, figures), None),
-        ("processor", processor(facts, figures), None),
-        ("batches", batches(figures), Some(("batches", "Throughput against the batch size"))),
-        (
-            "lateness",
-            lateness(facts, figures),
-            Some(("lateness", "Lateness against jobs per instant")),
-        ),
-        ("stored", stored(facts, figures), Some(("stored", "Rate and latency against schedules"))),
-        ("lists", lists(figures), None),
-        ("timers", timers(facts, figures), None),
-        ("profiles", profiles, None),
-        ("targets", targets, None),
-    ];
-    let caption = facts.caption();
-    let part = |(name, table, plot): (&'static str, String, Option<(&str, &str)>)| {
-        let plot = plot.map(|(file, title)| format!("\n\n![{title}]({PLOTS}/{file}.svg)"));
-        (name, format!("{table}\n\n{caption}{}", plot.unwrap_or_default()))
-    };
-    parts.map(part).into()
+/// The parts of BENCHMARKS.md that are made here.
+pub(super) fn parts(facts: &Facts, figures: &Figures) -> Parts {
+    let plot = |table, file, title| with_plot(table, super::PLOTS, file, title);
+    let lateness_plot = "Lateness against jobs per instant";
+    vec![
+        ("workers", plot(workers(facts, figures), "nodes", "Throughput against nodes")),
+        ("lateness", plot(lateness(facts, figures), "lateness", lateness_plot)),
+        ("timers", timers(facts, figures)),
+    ]
+}
+
+/// The parts of `benches/TABLES.md` that are made here.
+pub(super) fn others(facts: &Facts, figures: &Figures) -> Parts {
+    // The page is beside the folder of the plots.
+    let plot = |table, file, title| with_plot(table, "plots", file, title);
+    vec![
+        ("peers", peers(facts, figures)),
+        ("processor", processor(facts, figures)),
+        ("batches", plot(batches(figures), "batches", "Throughput against the batch size")),
+        ("stored", plot(stored(facts, figures), "stored", "Rate and latency against schedules")),
+        ("lists", lists(figures)),
+    ]
+}
+
+fn with_plot(table: String, folder: &str, file: &str, title: &str) -> String {
+    format!("{table}\n\n![{title}]({folder}/{file}.svg)")
 }
 
 pub(super) fn name(store: &str) -> &str {

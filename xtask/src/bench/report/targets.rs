@@ -29,11 +29,16 @@ impl Target {
         Self { is_least: false, ..Self::least(what, limit, result, show) }
     }
 
+    /// By how much the result is worse than the limit: above 1 it is missed.
+    fn factor(&self) -> Option<f64> {
+        self.result
+            .map(|result| if self.is_least { self.limit / result } else { result / self.limit })
+    }
+
     fn row(self) -> Vec<String> {
+        let factor = self.factor();
         let Self { what, limit, is_least, result, show } = self;
         let sign = if is_least { "≥" } else { "≤" };
-        // Above 1 it is missed, and says by which factor.
-        let factor = result.map(|result| if is_least { limit / result } else { result / limit });
         let verdict = match factor {
             None => "not measured".to_owned(),
             Some(factor) if factor <= 1.0 => "reached".to_owned(),
@@ -43,7 +48,25 @@ impl Target {
     }
 }
 
+/// All targets, with their results.
 pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
+    let rows = all(facts, figures).into_iter().map(Target::row);
+    markdown::table(&["what", "target", "result", "verdict"], rows)
+}
+
+/// A sentence about how many are reached.
+pub(super) fn summary(facts: &Facts, figures: &Figures) -> String {
+    let targets = all(facts, figures);
+    let factors: Vec<f64> = targets.iter().filter_map(Target::factor).collect();
+    let reached = factors.iter().filter(|factor| **factor <= 1.0).count();
+    let unknown = match targets.len() - factors.len() {
+        0 => String::new(),
+        unknown => format!(", and {unknown} were not measured"),
+    };
+    format!("{reached} of {} targets are reached{unknown}.", targets.len())
+}
+
+fn all(facts: &Facts, figures: &Figures) -> Vec<Target> {
     let mut targets = Vec::new();
     for store in MAIN {
         beside_the_peer(facts, figures, store, &mut targets);
@@ -101,7 +124,7 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
     let idle =
         figures.median(&timer_key(facts, "allora", "idle", facts.size.idle()), "bytes_per_job");
     targets.push(Target::most("memory: bytes per idle job".to_owned(), 700.0, idle, number));
-    markdown::table(&["what", "target", "result", "verdict"], targets.into_iter().map(Target::row))
+    targets
 }
 
 fn beside_the_peer(facts: &Facts, figures: &Figures, store: &str, targets: &mut Vec<Target>) {
@@ -192,6 +215,27 @@ mod tests {
         assert_eq!(verdict(least(None)), "not measured");
         let most = Target::most("late".into(), 10.0, Some(15.0), milliseconds);
         assert_eq!(most.row(), ["late", "≤ 10.0", "15.0", "missed by a factor of 1.50"]);
+    }
+
+    #[test]
+    fn the_summary_counts_what_is_reached_and_what_was_not_measured() {
+        let facts = Facts {
+            size: Size::FULL,
+            rounds: 1,
+            machine: Value::Null,
+            servers: Value::Null,
+            load: 0.0,
+        };
+        let mut figures = Figures::default();
+        for (nodes, rate) in [(1, 10_000.0), (4, 2_000.0)] {
+            let key = worker_key("etcd", nodes, BURSTS[1]);
+            figures.add_numbers(&key, [("per_s".to_owned(), rate)].into());
+        }
+        // The rate of one node is enough; that of four is not, neither alone nor next to one.
+        let count = all(&facts, &figures).len();
+        let expected =
+            format!("1 of {count} targets are reached, and {} were not measured.", count - 3);
+        assert_eq!(summary(&facts, &figures), expected);
     }
 
     #[test]
