@@ -125,6 +125,18 @@ impl Definition {
         Self::new(name, &schedule, zone.as_deref(), settings)
     }
 
+    /// The settings in a definition's text, whatever its schedule is.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), of the settings alone.
+    pub(crate) fn settings_in(text: &str) -> Result<Settings> {
+        let mut read = Read::default();
+        for (at, part) in parts(text).skip(1).filter(|(_, part)| !AnySchedule::is_rule(part)) {
+            read.setting(at, part)?;
+        }
+        Ok(read.done().1)
+    }
+
     /// The schedule's text as it was given, without a separate zone.
     pub fn text(&self) -> &str {
         &self.text

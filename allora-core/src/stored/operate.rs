@@ -1,6 +1,6 @@
 //! Operations on a schedule: pause, resume, cancel, trigger, backfill, rerun, reset.
 
-use super::{Gap, Schedules};
+use super::{Definition, Gap, Schedules};
 use crate::{
     backend::{
         Action, Advance, JobState, Lease, NextRun, NotRun, NotRunReason, Occurrence, Operation,
@@ -294,6 +294,7 @@ impl Schedules {
     pub async fn reset(&self, name: &str) -> Result<JobState> {
         loop {
             let seen = self.get(name).await?;
+            let settings = Definition::settings_in(&seen.definition)?;
             let first = match seen.kind.is_empty() && is_code(&seen.definition) {
                 true => None,
                 false => {
@@ -308,7 +309,7 @@ impl Schedules {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(state) => {
-                    if let Some(setting) = &definition.settings().concurrency_key {
+                    if let Some(setting) = &settings.concurrency_key {
                         self.free_key(name, &setting.key).await?;
                     }
                     return Ok(state);
