@@ -245,7 +245,7 @@ fn a_store_that_answers_half_of_its_requests_delays_a_run_by_its_lost_requests()
         // A keyed job needs a request for its key, and then one for itself; a stored schedule a search, which
         // has a second before it is due, and then a query.
         let most = match prefix {
-            "keyed-" => secs(12),
+            "keyed-" => secs(13),
             "stored-" => secs(7),
             _ => secs(6),
         };
