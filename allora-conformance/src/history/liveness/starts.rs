@@ -29,7 +29,8 @@ struct Offer {
     to: Time,
 }
 
-/// The claims of each node: their times, the times at which their occurrences were due, the jobs.
+/// The claims of each node: their times, the times from which their jobs had been due, the jobs. A job that
+/// catches up with its latest occurrence was due before that.
 pub(super) type Claims = HashMap<Arc<str>, Vec<(Time, Time, Arc<str>)>>;
 
 impl Judge<'_> {
@@ -136,7 +137,10 @@ impl Judge<'_> {
         for (job, record) in story.jobs.iter().filter(|(job, _)| !job.starts_with("allora:")) {
             for lease in record.leases.values() {
                 let Some((at, _)) = lease.until.first() else { continue };
-                let claim = (*at, lease.due_at - story.lead(*at), job.clone());
+                let before = record.states.partition_point(|(time, _)| time < at).checked_sub(1);
+                let before = before.and_then(|n| record.states[n].1.as_ref()?.due_at);
+                let due_at = before.map_or(lease.due_at, |before| before.min(lease.due_at));
+                let claim = (*at, due_at - story.lead(*at), job.clone());
                 claims.entry(lease.node.clone()).or_default().push(claim);
             }
         }

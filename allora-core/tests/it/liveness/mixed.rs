@@ -157,6 +157,12 @@ impl Scene {
         if troubles.contains(&Replaced) {
             troubles.insert(Requests);
         }
+        if troubles.contains(&Canary) {
+            // A node that does not exist counts as one that may run a new definition, for longer than
+            // a world lasts.
+            troubles.remove(if first == Lies { &Canary } else { &Lies });
+        }
+        let is_canary = troubles.contains(&Canary);
         let nodes = dice.pick(&[1, 2, 2, 3, 3, 3, 4, 5, 8, 12]);
         let concurrency = dice.pick(&[1, 1, 2, 3, 4, 4, 10, 1_000]);
         let polls = [ms(100), secs(1), secs(5), secs(5), secs(5), secs(20), secs(60), secs(3_600)];
@@ -173,7 +179,10 @@ impl Scene {
                 false => concurrency,
             },
             poll: if first == Strangers { secs(5) } else { dice.pick(&polls) },
-            heartbeat: dice.pick(&[secs(15), secs(15), secs(60), secs(300)]),
+            heartbeat: match dice.pick(&[secs(15), secs(15), secs(60), secs(300)]) {
+                _ if is_canary => secs(15),
+                heartbeat => heartbeat,
+            },
             notifies: first != Strangers && dice.below(5) > 0,
             claims_due: dice.below(4) > 0,
             lasts: if first == Strangers { secs(40) } else { secs(60 + dice.below(60)) },

@@ -115,11 +115,10 @@ fn check_mixed(part: u64) {
     }
 }
 
-/// The seeds that report what is known and not repaired: jobs in code that overtake stored schedules on
-/// full nodes (2, 3, 4, 10, 16, 19, 20, 22), more schedules that a build cannot run than are remembered
-/// (11, 23), a claim that hangs for longer than the bound (13), and a conflict with a canary that lives
-/// (6, 22).
-const NOT_YET: &[u64] = &[2, 3, 4, 6, 10, 11, 13, 16, 19, 20, 22, 23];
+/// The seeds that report what is known and not repaired: a job that others overtake now and then on a
+/// full fleet (2, 3, 16), claims that are some seconds late while others hang (10, 16), and a store with
+/// ten thousand due records of strangers, which are read again with each search (11, 23).
+const NOT_YET: &[u64] = &[2, 3, 10, 11, 16, 23];
 
 #[test]
 fn mixed_first() {
