@@ -5,6 +5,7 @@ use super::{
     Planner,
     decide::{Claimant, Decision},
     key::{HeldKey, KeyClaim, KeyRelease, KeyState, KeyStep, SlotKey},
+    key_lines::KeyLines,
     request::{Request, RequestAction},
     slot::{Phase, Slot},
     slot_id::SlotId,
@@ -74,13 +75,6 @@ impl Slot {
         let over = since.zip(self.spec.settings.max_key_wait);
         over.map_or(ask_at, |(since, longest)| saturating_add(since, longest).min(ask_at))
     }
-}
-
-/// The first jobs of this node in the line for each key, at the last tick in which one was to ask again.
-#[derive(Default)]
-pub(super) struct KeyLines {
-    tick: u64,
-    first: HashMap<Arc<str>, Vec<(Time, Arc<str>)>>,
 }
 
 impl Planner {

@@ -9,7 +9,7 @@ use super::{
     failing::Failing,
     finished_jobs::FinishedJobs,
     key::KeyRelease,
-    keys::KeyLines,
+    key_lines::KeyLines,
     left_keys::LeftKeys,
     mark::Watch,
     own_claims::OwnClaims,

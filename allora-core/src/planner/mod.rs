@@ -20,6 +20,7 @@ mod failing;
 mod finished;
 mod finished_jobs;
 mod key;
+mod key_lines;
 mod keys;
 mod known;
 mod learn;

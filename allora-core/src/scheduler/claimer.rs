@@ -16,6 +16,7 @@ use super::{
     store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, within},
     subscription::Subscription,
     unresolved::{Counted, resolve},
+    woken_by::WokenBy,
 };
 use crate::{
     backend::{Applied, Notification, TimeSource},
@@ -58,32 +59,6 @@ enum ReadScope {
     Poll,
     /// Records that want attention are searched.
     Find,
-}
-
-/// The source of a wake-up of the claimer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WokenBy {
-    /// A timer: something is due, or a wait is over.
-    Timer,
-    /// The timer of the poll.
-    Poll,
-    Notification,
-    /// The reply to a search or to a request to prune.
-    Reply,
-    /// Another part of this node: a run has ended, or a job was added.
-    Node,
-}
-
-impl WokenBy {
-    fn word(self) -> &'static str {
-        match self {
-            WokenBy::Timer => "timer",
-            WokenBy::Poll => "poll",
-            WokenBy::Notification => "notification",
-            WokenBy::Reply => "reply",
-            WokenBy::Node => "node",
-        }
-    }
 }
 
 pub(crate) struct Claimer {

@@ -55,6 +55,7 @@ mod timer_queue;
 mod trigger_waits;
 mod unresolved;
 mod watcher;
+mod woken_by;
 
 pub use builder::Builder;
 pub use handle::Handle;

@@ -59,7 +59,7 @@ pub(super) struct Search {
     again_at: Option<Time>,
     /// This node runs stored schedules: some kinds are its own.
     has_kinds: bool,
-    /// What it asks for.
+    /// The part that it asks for.
     part: Part,
     /// Both parts, while one search returns all of them that is due; otherwise the stored schedules.
     stored: Sweep,
@@ -99,7 +99,7 @@ struct Sweep {
     skip: usize,
     /// A page of this sweep had something new.
     has_new: bool,
-    /// It follows a sweep with something new, for what that may have passed over.
+    /// It follows a sweep with something new, for what that may have left out.
     is_second: bool,
     /// No page of this sweep has left out anything that was due.
     is_whole: bool,

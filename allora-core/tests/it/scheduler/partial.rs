@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// How late the runs were whose names begin so, the shortest first.
+/// The lateness of the runs whose names begin so, the shortest first.
 fn lateness(lab: &Lab, prefix: &str) -> Vec<Duration> {
     let runs = lab.log.entries();
     let runs = runs.iter().filter(|run| run.name.starts_with(prefix));
