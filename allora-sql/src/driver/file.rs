@@ -99,10 +99,11 @@ impl DatabaseFile {
 
     /// A connection is open, and a call begins.
     pub(crate) fn opened(&self) {
-        let (present, wal) = (self.present(), fs::metadata(&self.wal).ok());
+        let wal = fs::metadata(&self.wal).ok();
         let mut state = self.state();
-        if let (Open::Unknown, Some(present)) = (state.open, present) {
-            state.open = Open::File(present);
+        // Each look at a file costs a call some microseconds.
+        if state.open == Open::Unknown {
+            state.open = self.present().map_or(Open::Unknown, Open::File);
         }
         state.missing_since = None;
         state.wal = wal.as_ref().and_then(identity);

@@ -211,7 +211,7 @@ impl Scene {
                 heartbeat => heartbeat,
             },
             notifies: !is_crowd && dice.below(5) > 0,
-            claims_due: first != OtherService && dice.below(4) > 0,
+            claims_due: first == OtherService || dice.below(4) > 0,
             lasts: if is_crowd { secs(40) } else { secs(60 + dice.below(60)) },
             load: dice.pick(&[105, 105, 450]),
             step: TimeDelta::seconds(dice.pick(&steps)),
@@ -296,13 +296,19 @@ pub(super) fn play(seed: u64) -> Played {
     // A store that needs no time would be asked without an end.
     fleet.speed = Some(Speed::new(Duration::ZERO).per_request(ms(1)).connections(1_000));
     let code = 4 + dice.below(8);
-    let stored = 1 + dice.below(4);
+    let stored = if scene.has(OtherService) { 20 } else { 1 + dice.below(4) };
     let mut plans: Vec<_> = (0..code).map(|n| Plan::drawn(&mut dice, &scene, n, false)).collect();
     plans.extend((0..stored).map(|n| Plan::drawn(&mut dice, &scene, n, true)));
     if scene.has(Clock) || scene.has(LostKeys) || dice.below(3) == 0 {
         let keyed = &mut plans[0];
         (keyed.key, keyed.period) = (Some(("a", 1)), secs(5));
         keyed.takes = ms(500);
+    }
+    if scene.has(OtherService) {
+        // Many at the same second, so no claim waits for another and each search matters.
+        for plan in plans.iter_mut().filter(|plan| plan.stored.is_some()) {
+            (plan.period, plan.takes, plan.key) = (secs(10), ms(5), None);
+        }
     }
     if scene.has(Reclaimed) || scene.has(Rejected) {
         let wronged = &mut plans[0];
@@ -436,7 +442,8 @@ impl Playing {
                 self.strangers(10_500, kind);
             }
             OtherService => {
-                self.strangers(12_500, 2);
+                // More pages than a node reads within the bound.
+                self.strangers(40_000, 2);
             }
             Shard => {
                 let shard = Some((3, self.dice.below(3)));
