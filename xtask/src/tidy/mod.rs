@@ -14,9 +14,7 @@ mod page_links;
 mod parts;
 mod paths;
 mod promises;
-mod retired;
 mod tree;
-mod vocabulary;
 mod words;
 
 use crate::{Failure, Outcome, command};
@@ -36,7 +34,6 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     named_files::check,
     promises::check,
     doc_start::check,
-    vocabulary::check,
 ];
 
 /// One line that breaks a rule.
