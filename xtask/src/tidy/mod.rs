@@ -19,7 +19,9 @@ mod words;
 
 use crate::{Failure, Outcome, command};
 use std::fmt;
-use tree::Tree;
+
+pub(crate) use parts::{Kind, parts};
+pub(crate) use tree::{File, Tree};
 
 /// A new rule is a new file and a new line here.
 const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
