@@ -35,7 +35,7 @@ async fn claimed(sql: &Sql, id: u128, name: &str, fence: i64) -> (Reply, Vec<Str
             Ok(reply) => return (reply, errors),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:#}");
-                errors.push(error.to_string());
+                errors.push(format!("{error:#}"));
                 assert!(errors.len() < 5, "{errors:?}");
             }
         }
@@ -62,7 +62,9 @@ fn a_node_whose_file_is_replaced_says_so_and_goes_on_with_the_new_one() {
 
             let (reply, errors) = claimed(&sql, 2, "both", fence).await;
             assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
-            assert!(errors.len() == 1 && errors[0].contains("replaced"), "{errors:?}");
+            // A busy machine may fail to open the new file at once, and then tries again.
+            let says_so = errors.last().is_some_and(|error| error.contains("replaced"));
+            assert!(says_so && errors.len() <= 2, "{errors:?}");
             // What another node sees is the same.
             let other = place.open().await;
             let (reply, errors) = claimed(&other, 3, "both", fence).await;
