@@ -217,7 +217,7 @@ pub(super) async fn no_place_of_a_key_is_given_after_not_after(w: &Cluster) {
     let millis = async |at, action| w.node().act(ms(at), KEY, action).await;
     assert_eq!(millis(10_001, timed(1, "a", 10)).await, Reply::Absent, "nothing is written");
     let held = won(place(millis(10_000, timed(1, "a", 10)).await));
-    // What was carried out is found however late it is repeated.
+    // A claim that was carried out is found, however late it is repeated.
     assert_eq!(won(place(millis(30_000, timed(1, "a", 10)).await)), held);
     let busy = lost(place(millis(30_001, timed(2, "b", 30)).await));
     assert_eq!((holders(&busy), waiters(&busy)), (vec!["a"], vec![]), "nobody waits for it");

@@ -11,7 +11,13 @@ use allora_core::{
     },
 };
 use async_trait::async_trait;
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 /// A store that writes down each record after each batch. Put every fault outside of it, so that
 /// operations whose replies are lost are written down as well. It reads the records again, one by
@@ -98,12 +104,14 @@ impl<B: Backend> Queries for TracedStore<B> {
 pub struct TracedRequests<B> {
     store: B,
     trace: Trace,
+    /// The store has answered nothing yet, or refused the last request: the node waits for its clock.
+    needs_clock: AtomicBool,
 }
 
 impl<B: Backend> TracedRequests<B> {
     /// `store`, whose requests are written to `trace`.
     pub fn new(store: B, trace: Trace) -> Self {
-        Self { store, trace }
+        Self { store, trace, needs_clock: true.into() }
     }
 }
 
@@ -166,10 +174,15 @@ impl Drop for Request<'_> {
 impl<B: Backend> Backend for TracedRequests<B> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
         let operations = batch.operations;
-        let delays = if operations.is_empty() { Delays::All } else { delayed(operations.iter()) };
+        let delays = match operations.is_empty() {
+            true if self.needs_clock.load(Relaxed) => Delays::All,
+            true => Delays::Nothing,
+            false => delayed(operations.iter()),
+        };
         let mut request = Request::of(&self.trace, batch.node, delays);
         let applied = self.store.reschedule(batch).await;
         request.answered = applied.is_ok();
+        self.needs_clock.store(applied.is_err(), Relaxed);
         if let Ok(applied) = &applied {
             let failed =
                 operations.iter().zip(&applied.replies).filter(|(_, reply)| reply.is_err());

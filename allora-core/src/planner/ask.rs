@@ -123,7 +123,7 @@ impl Planner {
         }
         let most = self.contention.size(room);
         let has_query = self.has_query(now);
-        // Who was due first is claimed first, by whichever way. At the same time it is either.
+        // The occurrence that was due first is claimed first, by either way. Of two at one time, a draw decides.
         let is_query_first =
             stable_hash(&[&(self.seed ^ self.tick).to_le_bytes()]).is_multiple_of(2);
         let (mut claims, mut has_held) = (0, false);

@@ -67,7 +67,7 @@ impl Slots {
         slot
     }
 
-    /// Gives up free places at the end, so that many jobs at one time cost no memory for ever.
+    /// Gives up free places at the end, because many jobs at one time must not cost memory forever.
     fn trim(&mut self) {
         while let Some(Place { generation, slot: None }) = self.places.last() {
             self.generation = self.generation.max(*generation);

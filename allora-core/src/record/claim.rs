@@ -467,7 +467,7 @@ pub(super) fn entry(
         due_at: Some(lease.due_at),
         attempt: lease.attempt,
         node: lease.node.clone(),
-        // What was cancelled while it waited was never claimed.
+        // An occurrence that was cancelled while it waited was never claimed.
         started_at: Some(lease.started_at).filter(|_| lease.claim_id != 0),
         ended_at: Some(whole_millis(now)).filter(|_| outcome != Outcome::Running),
         ..HistoryEntry::new(name, lease.fence, lease.occurrence.clone(), outcome)

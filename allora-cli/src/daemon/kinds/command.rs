@@ -1,6 +1,6 @@
 //! The kind `command`: a program with its arguments, run without a shell.
 //!
-//! Who writes to the store decides what runs on nodes that allow it; so the command is a list of
+//! Anybody who can write to the store decides what runs on nodes that allow it. So the command is a list of
 //! arguments, and no shell parses stored text.
 
 use super::data::Fields;

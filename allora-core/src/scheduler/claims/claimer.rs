@@ -37,6 +37,7 @@ use futures::{
 };
 use std::{
     future::poll_fn,
+    mem,
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
@@ -85,6 +86,9 @@ pub(crate) struct Claimer {
     /// The store has refused the last request at once, as one does that is down. Until it answers, only its
     /// clock is read: requests that fail at once would follow each other without an end.
     is_refused: bool,
+    /// A request was lost: the ends of this node's runs go before the next claims of the same jobs. Once for
+    /// each loss, because the ends may be what the store does not answer.
+    ends_go_first: bool,
     capacity: Capacity,
 }
 
@@ -108,6 +112,7 @@ impl Claimer {
             ready: false,
             has_failed: false,
             is_refused: false,
+            ends_go_first: false,
             capacity: Capacity::default(),
         }
     }
@@ -119,7 +124,7 @@ impl Claimer {
             match self.tick().await {
                 Ok(()) => {}
                 Err(error) => {
-                    self.has_failed = true;
+                    (self.has_failed, self.ends_go_first) = (true, true);
                     self.node.store_failed(Part::Claims, error);
                     self.back_off().await;
                 }
@@ -148,12 +153,11 @@ impl Claimer {
         if !self.ready {
             self.first_read().await?;
         }
-        if self.has_failed {
-            if self.is_refused {
-                self.read_clock().await?;
-            }
-            // The extensions and ends of this node's runs go before claims of the same jobs, which would
-            // record these runs as lost, or as expired.
+        if self.has_failed && self.is_refused {
+            self.read_clock().await?;
+        }
+        if mem::take(&mut self.ends_go_first) {
+            // Claims would record these runs as lost, or as expired.
             self.driver.hold_overdue();
         }
         while let Some(notification) = self.subscription.take() {
@@ -453,6 +457,7 @@ impl Claimer {
                     self.driver.planner.on_timeout(&requests, load, now);
                     self.driver.on_lost_replies(requests);
                     self.has_failed |= !is_late;
+                    self.ends_go_first |= !is_late;
                     let took = node.runtime.now().saturating_duration_since(sent);
                     self.is_refused = self.has_failed && took < node.config.store_timeout / 2;
                     // One that was not answered in time has waited long enough.

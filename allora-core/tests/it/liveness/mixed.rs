@@ -7,7 +7,7 @@
 use super::{
     accounts::unaccounted,
     fleet::{Fleet, Member, Seat},
-    requests::{Failure, Fate, KINDS},
+    requests::{Failure, Fate, KINDS, shard},
     world::{Dice, Played},
 };
 use crate::support::{ms, secs};
@@ -64,6 +64,18 @@ enum Trouble {
     Replaced,
     /// More than ten thousand due records that no node here runs.
     Strangers,
+    /// Claims of keys are lost, on nodes with few places.
+    LostKeys,
+    /// The operations on a third of the records hang.
+    Shard,
+    /// A claim is carried out without a reply, the next ones are not, and its job is replaced meanwhile.
+    Reclaimed,
+    /// Thousands of due jobs in code of another service.
+    OtherService,
+    /// The store rejects the end of one run of each node, to the end of the world.
+    Rejected,
+    /// The store's clock cannot be read, and some claims are lost.
+    NoClock,
 }
 
 use Trouble::*;
@@ -72,6 +84,12 @@ const TROUBLES: [Trouble; 12] = [
     Requests, Backfills, Deaths, CrashLoop, Full, Canary, Lies, Overload, Frozen, Clock, Replaced,
     Strangers,
 ];
+
+/// The first troubles of some later seeds, which the ordinary run plays as well.
+const LATER: [Trouble; 6] = [LostKeys, Shard, Reclaimed, OtherService, Rejected, NoClock];
+
+/// The first of the later seeds.
+pub(super) const LATER_FROM: u64 = 24;
 
 /// The settings of a world.
 #[derive(Debug)]
@@ -143,10 +161,15 @@ struct Playing {
 
 impl Scene {
     fn drawn(dice: &mut Dice, seed: u64) -> Self {
-        let first = TROUBLES[(seed % 12) as usize];
+        let later = seed.checked_sub(LATER_FROM).filter(|n| n % 24 < 12);
+        let later = later.map(|n| LATER[(n % 6) as usize]);
+        let first = later.unwrap_or(TROUBLES[(seed % 12) as usize]);
+        let is_crowd = [Strangers, OtherService].contains(&first);
         let mut troubles: BTreeSet<_> = [first].into();
-        for trouble in &TROUBLES[..11] {
-            if first != Strangers && dice.below(5) == 0 {
+        // Those of the later seeds are special enough.
+        let others = if later.is_some() { &[Backfills, Deaths][..] } else { &TROUBLES[..11] };
+        for trouble in others {
+            if !is_crowd && dice.below(5) == 0 {
                 troubles.insert(*trouble);
             }
         }
@@ -171,21 +194,25 @@ impl Scene {
             nodes: match first {
                 Deaths | CrashLoop | Full | Canary | Lies => nodes.max(4),
                 Backfills | Clock => nodes.max(2),
-                Strangers => 1,
+                Strangers | OtherService => 1,
+                Reclaimed => 1,
+                Rejected => nodes.min(2),
                 _ => nodes,
             },
             concurrency: match troubles.contains(&Full) || troubles.contains(&Overload) {
+                _ if first == LostKeys => concurrency.min(2),
+                _ if first == Shard => concurrency.clamp(2, 4),
                 true => concurrency.min(4),
                 false => concurrency,
             },
-            poll: if first == Strangers { secs(5) } else { dice.pick(&polls) },
+            poll: if is_crowd { secs(5) } else { dice.pick(&polls) },
             heartbeat: match dice.pick(&[secs(15), secs(15), secs(60), secs(300)]) {
                 _ if is_canary => secs(15),
                 heartbeat => heartbeat,
             },
-            notifies: first != Strangers && dice.below(5) > 0,
-            claims_due: dice.below(4) > 0,
-            lasts: if first == Strangers { secs(40) } else { secs(60 + dice.below(60)) },
+            notifies: !is_crowd && dice.below(5) > 0,
+            claims_due: first != OtherService && dice.below(4) > 0,
+            lasts: if is_crowd { secs(40) } else { secs(60 + dice.below(60)) },
             load: dice.pick(&[105, 105, 450]),
             step: TimeDelta::seconds(dice.pick(&steps)),
             alone: dice.below(3) > 0,
@@ -195,6 +222,12 @@ impl Scene {
 
     fn has(&self, trouble: Trouble) -> bool {
         self.troubles.contains(&trouble)
+    }
+
+    /// `true` if the store does not carry out, or not answer, what a node needs to keep a lease.
+    fn has_failures(&self) -> bool {
+        let failures = [Requests, LostKeys, Shard, Reclaimed, Rejected, NoClock];
+        failures.iter().any(|one| self.has(*one))
     }
 }
 
@@ -266,10 +299,16 @@ pub(super) fn play(seed: u64) -> Played {
     let stored = 1 + dice.below(4);
     let mut plans: Vec<_> = (0..code).map(|n| Plan::drawn(&mut dice, &scene, n, false)).collect();
     plans.extend((0..stored).map(|n| Plan::drawn(&mut dice, &scene, n, true)));
-    if scene.has(Clock) || dice.below(3) == 0 {
+    if scene.has(Clock) || scene.has(LostKeys) || dice.below(3) == 0 {
         let keyed = &mut plans[0];
         (keyed.key, keyed.period) = (Some(("a", 1)), secs(5));
         keyed.takes = ms(500);
+    }
+    if scene.has(Reclaimed) || scene.has(Rejected) {
+        let wronged = &mut plans[0];
+        (wronged.key, wronged.period, wronged.is_opaque) = (None, secs(5), false);
+        let leases = [Some(secs(30)), if scene.has(Rejected) { None } else { Some(secs(3_600)) }];
+        (wronged.lease, wronged.is_exclusive) = (dice.pick(&leases), false);
     }
     for plan in &plans {
         fleet.policy(&plan.name, Policy { is_exclusive: plan.is_exclusive });
@@ -286,7 +325,8 @@ pub(super) fn play(seed: u64) -> Played {
     playing.begin();
     playing.trouble();
     playing.calm();
-    playing.fleet.run_for(if playing.scene.has(Strangers) { CALM / 4 } else { CALM });
+    let is_crowd = playing.scene.has(Strangers) || playing.scene.has(OtherService);
+    playing.fleet.run_for(if is_crowd { CALM / 4 } else { CALM });
     let mut faults = playing.conditions();
     if playing.scene.alone {
         playing.leave_one();
@@ -346,7 +386,9 @@ impl Playing {
     }
 
     fn trouble(&mut self) {
-        for trouble in [Lies, Strangers, Clock, CrashLoop, Canary] {
+        let at_once =
+            [Lies, Strangers, Clock, CrashLoop, Canary, Shard, OtherService, Rejected, NoClock];
+        for trouble in at_once {
             if self.scene.has(trouble) {
                 self.once(trouble);
             }
@@ -389,7 +431,27 @@ impl Playing {
     fn once(&mut self, trouble: Trouble) {
         match trouble {
             Lies => self.lie(),
-            Strangers => self.strangers(),
+            Strangers => {
+                let kind = self.dice.below(3);
+                self.strangers(10_500, kind);
+            }
+            OtherService => {
+                self.strangers(12_500, 2);
+            }
+            Shard => {
+                let shard = Some((3, self.dice.below(3)));
+                let hung = Failure { shard, ..Failure::of("every operation", Fate::Hung) };
+                self.fail(hung, None);
+            }
+            Rejected => {
+                let job = self.plans[0].name.as_str();
+                self.alive.iter().for_each(|one| one.member.failures.reject_end(job));
+            }
+            NoClock => {
+                self.fail(Failure::of("clock", Fate::Hung), None);
+                let some = Failure { share: 300, ..Failure::of("Claim", Fate::Hung) };
+                self.fail(some, None);
+            }
             CrashLoop => {
                 for _ in 0..25 {
                     self.join(0);
@@ -458,7 +520,13 @@ impl Playing {
                 }
             }
             Replaced => self.replace(n),
+            LostKeys => {
+                let fate = self.dice.pick(&[Fate::Hung, Fate::Unanswered]);
+                self.fail(Failure { left: Some(1), ..Failure::of("ClaimKey", fate) }, None);
+            }
+            Reclaimed => self.reclaim(n),
             Canary | Lies | Overload | CrashLoop | Clock | Strangers => {}
+            Shard | OtherService | Rejected | NoClock => {}
         }
     }
 
@@ -556,19 +624,19 @@ impl Playing {
         }
         if self.dice.below(2) == 0 {
             // A claim is carried out, and the following ones are not, for a while.
-            let claims = |fate, left| Failure {
-                kind: "Claim",
-                fate,
-                share: 1_000,
-                left,
-                shard: None,
-                is_alone: false,
-            };
-            self.fail(claims(Fate::Unanswered, Some(1)), Some(n));
-            self.fail(claims(Fate::Hung, None), Some(n));
+            let first = Failure { left: Some(1), ..Failure::of("Claim", Fate::Unanswered) };
+            self.fail(first, Some(n));
+            self.fail(Failure::of("Claim", Fate::Hung), Some(n));
             let time = self.dice.time_below(4 * plan.period.min(secs(20)));
             self.fleet.run_for(time);
         }
+        self.replace_on(&member, &plan);
+        if self.dice.below(2) == 0 {
+            member.failures.end();
+        }
+    }
+
+    fn replace_on(&mut self, member: &Member, plan: &Plan) {
         member.remove(&plan.name);
         let time = self.dice.time_below(ms(1_500));
         self.fleet.run_for(time);
@@ -577,9 +645,24 @@ impl Playing {
             false => self.fleet.job(&member.node, every(plan.period), plan.takes),
         };
         member.add(&plan.name, plan.with_settings(job));
-        if self.dice.below(2) == 0 {
-            member.failures.end();
-        }
+    }
+
+    /// A claim of the first job is carried out without a reply, and repetitions of it hang while the next
+    /// occurrences come due. They are answered when the job was removed and added again.
+    fn reclaim(&mut self, n: usize) {
+        let (plan, member) = (self.plans[0].clone(), self.alive[n].member.clone());
+        // So many that it has one for itself.
+        let of = 100_003;
+        let claims = |fate| Failure {
+            shard: Some((of, shard(&plan.name, of))),
+            ..Failure::of("Claim", fate)
+        };
+        self.fail(Failure { left: Some(1), ..claims(Fate::Unanswered) }, Some(n));
+        self.fail(claims(Fate::Hung), Some(n));
+        let time = self.dice.time_below(2 * plan.period);
+        self.fleet.run_for(2 * plan.period + time);
+        self.replace_on(&member, &plan);
+        member.failures.end();
     }
 
     /// Records of nodes that do not exist, with a heartbeat of a year.
@@ -598,10 +681,9 @@ impl Playing {
     }
 
     /// Due records that no node here runs, more than fit in any page.
-    fn strangers(&mut self) {
-        let names: Vec<_> = (0..10_500).map(|n| format!("stranger{n}")).collect();
+    fn strangers(&self, number: usize, kind: u64) {
+        let names: Vec<_> = (0..number).map(|n| format!("stranger{n}")).collect();
         let due = self.fleet.now() - TimeDelta::seconds(2);
-        let kind = self.dice.below(3);
         let definition = match kind {
             0 => "@every 1h; at-least-once 30s; sparkle 3",
             1 => "@every 1h; at-least-once 30s; except calendar:none",
@@ -745,7 +827,9 @@ impl Playing {
             kind,
             Kind::LeaseLapsed | Kind::NoLease | Kind::LeftBehind | Kind::BegunTooLate
         );
-        let is_storm = kind == Kind::Storm && self.scene.poll < secs(1);
-        !(is_storm || is_lease && (self.scene.has(Requests) || self.scene.has(Clock)))
+        // Two pages of the other service's jobs are read each second.
+        let is_storm =
+            kind == Kind::Storm && (self.scene.poll < secs(1) || self.scene.has(OtherService));
+        !(is_storm || is_lease && (self.scene.has_failures() || self.scene.has(Clock)))
     }
 }

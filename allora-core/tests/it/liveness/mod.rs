@@ -140,6 +140,16 @@ fn mixed_fourth() {
     check_mixed(3);
 }
 
+#[test]
+fn mixed_fifth() {
+    check_mixed(4);
+}
+
+#[test]
+fn mixed_sixth() {
+    check_mixed(5);
+}
+
 fn find(name: &str) -> &'static World {
     let world = WORLDS.iter().find(|world| world.name == name);
     world.unwrap_or_else(|| panic!("no world {name:?}"))

@@ -68,22 +68,57 @@ pub(super) struct Failure {
     pub(super) is_alone: bool,
 }
 
+impl Failure {
+    /// All requests of this kind fail, alike.
+    pub(super) fn of(kind: &'static str, fate: Fate) -> Self {
+        Self { kind, fate, share: 1_000, left: None, shard: None, is_alone: false }
+    }
+}
+
 /// The failures of one node's requests. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failures(Arc<Mutex<Vec<Failure>>>);
+pub(super) struct Failures {
+    requests: Arc<Mutex<Vec<Failure>>>,
+    end: Arc<Mutex<Option<RejectedEnd>>>,
+}
+
+/// A run whose end is refused, each time and to the end of the world.
+#[derive(Clone, Debug)]
+struct RejectedEnd {
+    job: String,
+    /// `None` until a run has ended.
+    fence: Option<i64>,
+}
 
 impl Failures {
     pub(super) fn add(&self, failure: Failure) {
-        self.0.lock().unwrap().push(failure);
+        self.requests.lock().unwrap().push(failure);
     }
 
     pub(super) fn end(&self) {
-        self.0.lock().unwrap().clear();
+        self.requests.lock().unwrap().clear();
+    }
+
+    /// The end of the next run of this job is refused, each time.
+    pub(super) fn reject_end(&self, job: &str) {
+        *self.end.lock().unwrap() = Some(RejectedEnd { job: job.to_owned(), fence: None });
+    }
+
+    /// `true` if this is the end of a run that is refused.
+    fn rejects(&self, operation: &Operation<'_>) -> bool {
+        let mut end = self.end.lock().unwrap();
+        let rejected = end.as_mut().filter(|end| end.job == operation.name);
+        match (rejected, &operation.action) {
+            (Some(end), Action::Complete { fence, .. } | Action::Retry { fence, .. }) => {
+                *end.fence.get_or_insert(*fence) == *fence
+            }
+            _ => false,
+        }
     }
 
     /// The fate of a request about this record.
     fn draw(&self, node: &dyn Runtime, kind: &str, name: &str) -> Option<(Fate, bool)> {
-        let mut failures = self.0.lock().unwrap();
+        let mut failures = self.requests.lock().unwrap();
         let hit = |one: &mut Failure| {
             let is_kind = one.kind == kind
                 || one.kind == "every operation" && kind.starts_with(char::is_uppercase);
@@ -226,8 +261,11 @@ fn kind_of(operation: &Operation<'_>) -> &'static str {
 impl<B: Backend + Clone> Backend for Requests<B> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
         let operations = batch.operations;
-        let mut fates: Vec<_> =
-            operations.iter().map(|one| self.draw(kind_of(one), one.name)).collect();
+        let fate = |one| match self.failures.rejects(one) {
+            true => Some((Fate::Refused, true)),
+            false => self.draw(kind_of(one), one.name),
+        };
+        let mut fates: Vec<_> = operations.iter().map(fate).collect();
         if operations.is_empty() {
             fates.extend([self.draw("clock", "")]);
         }

@@ -179,6 +179,33 @@ fn a_run_that_is_to_be_replaced_is_replaced_although_a_request_about_it_was_lost
     assert_eq!(lab.ran("job"), [10., 20.]);
 }
 
+/// A lost claim lets the ends of runs go first once, not until their leases are over: a node may have
+/// no other claim to which the store replies meanwhile.
+#[test]
+fn a_lost_claim_of_a_job_whose_end_hangs_is_repeated_within_seconds() {
+    for refused in [false, true] {
+        let lab = Lab::new(7);
+        let member = lab.start(|seat, b| {
+            let job = seat.job(every(secs(60)).phase(Duration::ZERO), ms(5));
+            b.lost_after(secs(600)).add("job", job)
+        });
+        lab.until(59.0);
+        *member.faults.hangs.lock().unwrap() = Some(is_end);
+        lab.until(719.0);
+        match refused {
+            true => member.faults.down.store(true, Relaxed),
+            false => *member.faults.hangs.lock().unwrap() = Some(|_| true),
+        }
+        lab.until(722.0);
+        member.faults.down.store(false, Relaxed);
+        *member.faults.hangs.lock().unwrap() = Some(is_end);
+        lab.until(1_200.5);
+        let (runs, late) = punctual(&lab, "job", 60.0);
+        assert_eq!(runs, 20, "{refused}: {:?}", lab.story("job"));
+        assert!(late <= TimeDelta::seconds(6), "{refused}: {late} late");
+    }
+}
+
 /// The ten jobs, of which operations hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hung {
