@@ -226,6 +226,18 @@ impl Node {
         fine(self.modify(now, name, Action::trigger(id)).await)
     }
 
+    /// So many triggers of one job, with the ids `id 0`, `id 1` and so on, in a few batches.
+    pub(crate) async fn trigger_often(&self, now: Time, name: &str, count: usize) {
+        let ids: Vec<String> = (0..count).map(|i| format!("id {i}")).collect();
+        for ids in ids.chunks(100) {
+            let triggers: Vec<Operation<'_>> =
+                ids.iter().map(|id| Operation::new(name, Action::trigger(id))).collect();
+            for reply in self.apply_as(OPERATOR, now, &triggers).await.replies {
+                state(fine(reply));
+            }
+        }
+    }
+
     /// The reply to a trigger whose id is remembered for so many seconds.
     pub(crate) async fn trigger_for(
         &self,

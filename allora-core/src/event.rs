@@ -653,3 +653,8 @@ impl Event {
         })
     }
 }
+
+/// A duration for a field of a log line or of an object.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
+}

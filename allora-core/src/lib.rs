@@ -7,7 +7,10 @@ mod error;
 mod event;
 mod health;
 mod job;
+mod labels;
 mod name;
+mod notify;
+mod pattern;
 mod planner;
 pub mod record;
 mod registry;
@@ -43,12 +46,14 @@ pub use job::{
     CatchUp, ConcurrencyKey, Delivery, IntoJob, IntoOutcome, Job, JobFuture, JobSpec, Overlap,
     Placement, Retry, Settings, job,
 };
+pub use labels::LabelSelector;
 pub use name::{MAX_NAME, check_name, is_internal};
+pub use pattern::Pattern;
 pub use registry::{NodeInfo, ProgramReport};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
 pub use scheduler::{Builder, Handle, Next, Scheduler, Stopped};
-pub use stored::{LabelSelector, Pattern, Schedules, StoredSchedule};
+pub use stored::{Schedules, StoredSchedule};
 pub use time::Time;
 pub use trace::with_traceparent;

@@ -9,14 +9,15 @@ use crate::{
         Counters, DeadLetter, HistoryCursor, HistoryEntry, JobState, Lease, NextRun, NotRunReason,
         Occurrence, OnExpiry, Outcome, Pause, Waiter,
     },
+    event::millis,
     health::{
         CapacityStatus, DataMismatch, FailingPart, Health, InvalidSchedules, JobProblem, JobStatus,
         KeyHolder, KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place,
         StoreStatus, UnhandledKind,
     },
+    pattern::Pattern,
     registry::NodeInfo,
-    scheduler::millis,
-    stored::{DataRepr, Pattern, written as time},
+    stored::{DataRepr, written as time},
     time::Time,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};

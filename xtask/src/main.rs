@@ -8,6 +8,7 @@ mod bench;
 mod ci;
 mod command;
 mod disk;
+mod lines;
 mod package;
 mod publish;
 mod services;
@@ -31,6 +32,7 @@ cargo xtask COMMAND
   versions       the servers that the tests run on; an error if the guide of the stores names
                  others
   tidy           the house rules a machine can check
+  lines          the lines of product code of each package
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
@@ -94,6 +96,7 @@ fn run(args: &[String]) -> Outcome {
         "services" => services::run(rest),
         "versions" => none(rest).and_then(|()| versions::run()),
         "tidy" => none(rest).and_then(|()| tidy::run()),
+        "lines" => none(rest).and_then(|()| lines::run()),
         "ci" => none(rest).and_then(|()| ci::run()),
         "bench" => bench::run(rest),
         "publish" => match rest {

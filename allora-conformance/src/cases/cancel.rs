@@ -139,9 +139,7 @@ pub(super) async fn triggers_that_wait_end_as_cancelled(w: &Cluster) {
     use allora_core::record::MAX_TRIGGERS;
     let node = w.node();
     let seen = node.register(t(0), "job", t(60)).await;
-    for i in 0..MAX_TRIGGERS {
-        node.trigger(t(10), "job", &format!("id {i}")).await;
-    }
+    node.trigger_often(t(10), "job", MAX_TRIGGERS).await;
     let kept = cancel(w, 11, "job", Some(seen.fence)).await;
     assert_eq!(head(&kept).trigger.as_deref(), Some("id 0"), "no run has this fence");
     let after = cancel(w, 12, "job", None).await;

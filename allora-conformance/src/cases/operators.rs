@@ -315,9 +315,7 @@ pub(super) async fn a_bad_trigger_id_is_refused(w: &Cluster) {
 pub(super) async fn the_number_of_waiting_triggers_is_limited(w: &Cluster) {
     use allora_core::record::MAX_TRIGGERS;
     w.node().register(t(0), "job", t(60)).await;
-    for i in 0..MAX_TRIGGERS {
-        w.node().trigger(t(1), "job", &format!("id {i}")).await;
-    }
+    w.node().trigger_often(t(1), "job", MAX_TRIGGERS).await;
     let full = w.node().modify(t(1), "job", Action::trigger("one more")).await;
     assert_eq!(full.expect_err("there are too many").kind(), ErrorKind::Invalid);
     w.node().trigger(t(1), "job", "id 7").await;

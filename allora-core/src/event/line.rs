@@ -1,9 +1,8 @@
 //! Events as lines: of the log, and of `Display`.
 
-use super::Event;
+use super::{Event, millis};
 use crate::{
     backend::{NotRunReason, Outcome},
-    scheduler::millis,
     time::Time,
 };
 use chrono::SecondsFormat;

@@ -3,7 +3,7 @@
 //! It has a hash of 32 bits for the name of each job in code, up to 512, so that orphans are found
 //! among nodes with different jobs. An equal hash keeps an orphan, and never removes a live job.
 
-use crate::{stored::Pattern, time::Time};
+use crate::{pattern::Pattern, time::Time};
 use allora_schedule::stable_hash;
 use std::{collections::BTreeMap, time::Duration};
 

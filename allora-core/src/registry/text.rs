@@ -7,7 +7,7 @@ use super::{
     program::KEPT,
 };
 use crate::{
-    stored::Pattern,
+    pattern::Pattern,
     time::{Time, from_millis},
 };
 use chrono::SecondsFormat;

@@ -3,21 +3,22 @@
 use super::{
     config::{Config, check, check_label},
     instance::Scheduler,
-    middleware::{Middleware, Next},
     node::{Node, OnEvent, random},
+    runs::middleware::{Middleware, Next},
 };
 use crate::{
     backend::Backend,
     error::{BoxError, Error, ErrorKind, Result},
     event::Event,
     job::{Delivery, IntoJob, IntoOutcome, JobFuture, JobSpec, Placement, Settings, job},
+    pattern::Pattern,
     planner::EXTRA_ATTEMPTS,
     record::{MAX_TRIGGER_RETENTION, TRIGGER_RETENTION},
     registry::MAX_HEARTBEAT,
     run::Run,
     runtime::{Runtime, detect},
     schedule::Schedule,
-    stored::{Handler, Pattern, Router},
+    stored::{Handler, Router},
 };
 use futures::FutureExt;
 use std::{fmt, sync::Arc, time::Duration};

@@ -5,7 +5,6 @@ use super::{
     monotonic::later,
     node::{Node, Stop},
     store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
-    trigger_waits::{end_unknown, no_history, not_ended, not_triggered},
 };
 use crate::{
     backend::{
@@ -17,6 +16,7 @@ use crate::{
     job::{CheckedSchedule, IntoJob, is_past},
     name::check_name,
     registry::{Fleet, NodeInfo, ProgramReport, read_nodes},
+    stored::{end_unknown, no_history, not_ended, not_triggered},
 };
 use chrono::SecondsFormat;
 use futures::future::{Either, select};

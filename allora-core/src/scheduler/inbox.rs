@@ -1,7 +1,7 @@
 //! Inputs of the planners. A planner runs user code, so it belongs to its claimer and has no lock;
 //! the other parts of the scheduler leave their inputs here.
 
-use super::active_run::RunResult;
+use super::runs::active_run::RunResult;
 use crate::{
     backend::{Cursor, Reply},
     job::{JobSpec, Placement},

@@ -1,16 +1,15 @@
 //! One scheduler, from its start to its end.
 
 use super::{
-    calendars,
-    claimer::Claimer,
+    claims::{claimer::Claimer, local_claimer::LocalClaimer},
     config::Config,
     handle::Handle,
-    local_claimer::LocalClaimer,
     node::{Node, Stop, random},
-    registry::Registry,
-    spawned::Spawned,
-    supervisor::{Stopped, Supervisor},
-    watcher::Watcher,
+    runs::{
+        spawned::Spawned,
+        supervisor::{Stopped, Supervisor},
+    },
+    upkeep::{calendars, registry::Registry, watcher::Watcher},
 };
 use crate::{event::Event, planner::Planner};
 use futures::future::{Either, join4, pending, select};

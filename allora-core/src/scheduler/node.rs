@@ -1,26 +1,25 @@
 //! The state that the parts of a scheduler share: planner, active runs, clock, and wake-ups.
 
 use super::{
-    active_run::{ActiveRun, RunId, Turn},
-    board::Board,
-    calendar_cache::CalendarCache,
     config::Config,
     inbox::{ByPlacement, Inbox, Input},
-    local::LocalBackend,
-    metrics::Metrics,
-    middleware::Middleware,
-    misfits::Misfits,
     monotonic::later,
-    notify::Notify,
-    store_health::StoreHealth,
-    timer_queue::TimerQueue,
+    runs::{
+        active_run::{ActiveRun, RunId, Turn},
+        local::LocalBackend,
+        middleware::Middleware,
+        timer_queue::TimerQueue,
+    },
+    status::{board::Board, metrics::Metrics, store_health::StoreHealth},
     trigger_waits::TriggerWaits,
+    upkeep::{calendar_cache::CalendarCache, misfits::Misfits},
 };
 use crate::{
     backend::{Backend, JobState},
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{JobSpec, Placement, warnings as job_warnings},
+    notify::Notify,
     registry::{NAMES, ProgramReport},
     run::{Heartbeat, Run},
     runtime::Runtime,

@@ -2,6 +2,7 @@
 
 use super::{
     Definition, StoredSchedule,
+    errors::no_history,
     planned::{Planned, replanned},
     requests::{BATCH, Requests},
     shared_requests::SharedRequests,
@@ -14,7 +15,6 @@ use crate::{
     error::{Error, ErrorKind, Result},
     record::TRIGGER_RETENTION,
     runtime::{Runtime, detect},
-    scheduler::no_history,
     time::{Time, whole_millis},
 };
 use futures::future::{Either, select};

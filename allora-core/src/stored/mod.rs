@@ -42,11 +42,11 @@ mod calendars;
 mod client;
 mod definition;
 mod driven;
+mod errors;
 #[cfg(feature = "json")]
 mod export;
 #[cfg(feature = "json")]
 mod json;
-mod labels;
 mod list;
 mod nodes;
 mod operate;
@@ -69,15 +69,15 @@ pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
 pub use client::Schedules;
 pub use definition::Definition;
 pub(crate) use definition::Found;
+pub(crate) use errors::{end_unknown, no_history, not_ended, not_triggered};
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
-pub use labels::LabelSelector;
 pub use list::{Condition, Filter};
 pub use operate::MAX_BACKFILL;
 pub use planned::Creation;
 #[cfg(feature = "json")]
 pub(crate) use repr::{DataRepr, written};
-pub use route::{Handler, Pattern};
+pub use route::Handler;
 pub(crate) use route::{Resolved, Route, Routed, Router};
 pub use sync::{DesiredState, Difference, Step, SyncProgress};
 pub use value::{Gap, StoredSchedule};

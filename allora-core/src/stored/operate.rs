@@ -1,6 +1,9 @@
 //! Operations on a schedule: pause, resume, cancel, trigger, backfill, rerun, reset.
 
-use super::{Definition, Gap, Schedules};
+use super::{
+    Definition, Gap, Schedules,
+    errors::{end_unknown, not_ended, not_triggered},
+};
 use crate::{
     backend::{
         Action, Advance, JobState, Lease, NextRun, NotRun, NotRunReason, Occurrence, Operation,
@@ -12,7 +15,6 @@ use crate::{
     name::key_record,
     record::job_of,
     schedule::{Schedule as _, between},
-    scheduler::{end_unknown, not_ended, not_triggered},
     time::Time,
 };
 use chrono::SecondsFormat;
@@ -86,7 +88,7 @@ impl Schedules {
     /// attempt. Returns the number of all of them; 0 if there is none. A node learns
     /// it from its store's notification, or when it next extends the run's lease: after a third of
     /// that at most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of
-    /// its [grace period](crate::scheduler::Builder::grace) (at most 5 s), and records it as
+    /// its [grace period](crate::Builder::grace) (at most 5 s), and records it as
     /// cancelled, whatever it returns. The occurrence is not run again, even if the node has died. What
     /// waits is recorded as cancelled, too. The schedule continues.
     /// Concurrent calls [share requests](Self#concurrent-calls).

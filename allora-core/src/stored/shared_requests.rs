@@ -14,7 +14,7 @@ use super::{
 use crate::{
     backend::{MAX_BYTES, Operation, Reply},
     error::{Error, ErrorKind, Result},
-    scheduler::yield_now,
+    notify::yield_now,
 };
 use futures::future::{FutureExt, select, select_all};
 use std::{

@@ -14,14 +14,14 @@ mod page_links;
 mod parts;
 mod paths;
 mod promises;
-mod retired;
 mod tree;
-mod vocabulary;
 mod words;
 
 use crate::{Failure, Outcome, command};
 use std::fmt;
-use tree::Tree;
+
+pub(crate) use parts::{Kind, parts};
+pub(crate) use tree::{File, Tree};
 
 /// A new rule is a new file and a new line here.
 const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
@@ -36,7 +36,6 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     named_files::check,
     promises::check,
     doc_start::check,
-    vocabulary::check,
 ];
 
 /// One line that breaks a rule.

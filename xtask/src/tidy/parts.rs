@@ -3,7 +3,7 @@
 use super::tree::File;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Code,
     /// A comment, or a line of Markdown.
     Prose,
@@ -13,14 +13,14 @@ pub(super) enum Kind {
 
 /// A piece of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
-    pub(super) line: usize,
-    pub(super) kind: Kind,
-    pub(super) text: &'a str,
+pub(crate) struct Part<'a> {
+    pub(crate) line: usize,
+    pub(crate) kind: Kind,
+    pub(crate) text: &'a str,
 }
 
 /// The parts of a file in their order. Only Rust has code.
-pub(super) fn parts(file: &File) -> Vec<Part<'_>> {
+pub(crate) fn parts(file: &File) -> Vec<Part<'_>> {
     if file.is("rs") {
         return Lexer { text: &file.text, parts: Vec::new(), line: 1, start: 0 }.run();
     }

@@ -8,29 +8,29 @@ const SKIPPED: &[&str] = &[".git", "target", "node_modules", ".venv"];
 
 /// A text file; its path is relative to the workspace, with `/` between the parts.
 #[derive(Debug)]
-pub(super) struct File {
-    pub(super) path: String,
-    pub(super) text: String,
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 impl File {
-    pub(super) fn is(&self, extension: &str) -> bool {
+    pub(crate) fn is(&self, extension: &str) -> bool {
         self.path.rsplit_once('.').is_some_and(|(_, found)| found == extension)
     }
 
     /// True if it is in a folder for tests, or is a module of tests.
-    pub(super) fn is_test(&self) -> bool {
+    pub(crate) fn is_test(&self) -> bool {
         let path = format!("/{}", self.path);
         path.contains("/tests/") || path.ends_with("/tests.rs")
     }
 
     /// True if people do not edit it.
-    pub(super) fn is_given(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         self.path == "Cargo.lock" || self.path.starts_with("LICENSE-")
     }
 
     /// Its lines, counted from 1, without their line feeds (a carriage return stays).
-    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.text.split('\n').count();
         let whole = if self.text.ends_with('\n') { lines - 1 } else { lines };
         self.text.split('\n').take(whole).enumerate().map(|(index, line)| (index + 1, line))
@@ -39,8 +39,8 @@ impl File {
 
 /// Every file, and the names of all files and folders.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
-    pub(super) files: Vec<File>,
+pub(crate) struct Tree {
+    pub(crate) files: Vec<File>,
     names: BTreeSet<String>,
 }
 
@@ -49,7 +49,7 @@ impl Tree {
     ///
     /// # Errors
     /// If a folder or a file cannot be read.
-    pub(super) fn read(root: &Path) -> io::Result<Self> {
+    pub(crate) fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Self::default();
         tree.read_folder(root, "")?;
         Ok(tree)
@@ -77,24 +77,24 @@ impl Tree {
     }
 
     /// True if there is a file or folder of this name.
-    pub(super) fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         self.names.contains(path)
     }
 
     /// True if a file or folder has these last parts of its path.
-    pub(super) fn has_end(&self, parts: &str) -> bool {
+    pub(crate) fn has_end(&self, parts: &str) -> bool {
         let end = format!("/{parts}");
         self.names.iter().any(|name| name.ends_with(&end))
     }
 
     /// The files with this extension.
-    pub(super) fn with(&self, extension: &str) -> impl Iterator<Item = &File> {
+    pub(crate) fn with(&self, extension: &str) -> impl Iterator<Item = &File> {
         self.files.iter().filter(move |file| file.is(extension))
     }
 
     /// A tree that was never on a disk.
     #[cfg(test)]
-    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let mut tree = Self::default();
         for (path, text) in files {
             let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);

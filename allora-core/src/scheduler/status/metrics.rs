@@ -1,0 +1,278 @@
+//! Metrics of a node, through the facade of the crate `metrics`. `src/guide/monitoring.md` has the table
+//! of them, which a test compares with what is emitted.
+
+use crate::{
+    backend::{NotRunReason, Outcome},
+    error::{Error, ErrorKind},
+    event::Event,
+    health::KeyWait,
+    time::Time,
+};
+use chrono::TimeDelta;
+use metrics::{
+    SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// The number of values of one label, after which a value is [`OTHER`].
+const VALUES: usize = 1_000;
+
+/// The value of a label whose values are used up.
+const OTHER: &str = "other";
+
+/// The labels of this node that have values of the user's.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics(Mutex<Values>);
+
+#[derive(Debug, Default)]
+struct Values {
+    jobs: HashSet<Arc<str>>,
+    kinds: HashSet<Arc<str>>,
+    /// The concurrency keys, each with the number of jobs that waited for it last.
+    keys: HashMap<String, usize>,
+}
+
+impl Metrics {
+    /// Describes the metrics to the recorder that is installed.
+    pub(in crate::scheduler) fn new() -> Self {
+        describe();
+        Self::default()
+    }
+
+    /// A job in code was added. The first names get labels of their own.
+    pub(in crate::scheduler) fn add_job(&self, name: &Arc<str>) {
+        self.values(|values| label(&mut values.jobs, name));
+    }
+
+    /// Counts an event.
+    pub(in crate::scheduler) fn observe(&self, event: &Event) {
+        match event {
+            Event::Started { name, kind, late, .. } => {
+                let (job, kind) = self.labels(name, kind);
+                gauge!("allora_runs_active").increment(1);
+                histogram!("allora_run_lateness_seconds", "job" => job, "kind" => kind)
+                    .record(*late);
+            }
+            Event::Ended { name, kind, outcome, reason, took, .. } => {
+                gauge!("allora_runs_active").decrement(1);
+                let (job, kind) = self.labels(name, kind);
+                histogram!("allora_run_duration_seconds", "job" => job.clone(), "kind" => kind.clone())
+                    .record(*took);
+                if matches!(outcome, Outcome::Dead(_)) {
+                    dead(job.clone(), kind.clone());
+                }
+                occurrences((job, kind), outcome.word(), reason.map_or("", NotRunReason::word), 1);
+            }
+            Event::OccurrencesMissed { name, kind, count, reason, .. } => {
+                let count = count.unwrap_or(1);
+                occurrences(self.labels(name, kind), "missed", reason.word(), count);
+            }
+            Event::OccurrencesSkipped { name, kind, count, reason, .. } => {
+                let count = count.unwrap_or(1);
+                occurrences(self.labels(name, kind), "skipped", reason.word(), count);
+            }
+            Event::GivenUp { name, kind, .. } => {
+                let (job, kind) = self.labels(name, kind);
+                dead(job.clone(), kind.clone());
+                occurrences((job, kind), "dead", "", 1);
+            }
+            Event::LeaseRenewalFailed { name, kind, .. } => {
+                let (job, kind) = self.labels(name, kind);
+                counter!("allora_lease_renewal_failures_total", "job" => job, "kind" => kind)
+                    .increment(1);
+            }
+            Event::LeaseLost { name, kind, .. } => {
+                let (job, kind) = self.labels(name, kind);
+                counter!("allora_leases_lost_total", "job" => job, "kind" => kind).increment(1);
+            }
+            _ => {}
+        }
+    }
+
+    /// A request with claims has ended after this time.
+    pub(in crate::scheduler) fn claimed(&self, claims: usize, took: Duration) {
+        if claims > 0 {
+            histogram!("allora_claim_batch_size").record(claims as f64);
+            histogram!("allora_claim_duration_seconds").record(took);
+        }
+    }
+
+    /// Claims that started no run.
+    pub(in crate::scheduler) fn claims_failed(&self, claims: usize, reason: &'static str) {
+        if claims > 0 {
+            counter!("allora_claims_failed_total", "reason" => reason).increment(claims as u64);
+        }
+    }
+
+    /// A request to the store has ended after this time.
+    pub(in crate::scheduler) fn requested(
+        &self,
+        operation: &'static str,
+        took: Duration,
+        error: Option<&Error>,
+    ) {
+        histogram!("allora_store_request_duration_seconds", "operation" => operation).record(took);
+        if let Some(error) = error {
+            let is_down = error.kind() == ErrorKind::Unavailable;
+            let error = if is_down { "unavailable" } else { "rejected" };
+            counter!("allora_store_errors_total", "operation" => operation, "error" => error)
+                .increment(1);
+        }
+    }
+
+    /// The claimer was woken up.
+    pub(in crate::scheduler) fn woken(&self, source: &'static str) {
+        counter!("allora_wake_ups_total", "source" => source).increment(1);
+    }
+
+    /// The time at which this node next expects something to be due.
+    pub(in crate::scheduler) fn next_due(&self, at: Option<Time>) {
+        let seconds = at.map_or(f64::INFINITY, |at| at.timestamp_millis() as f64 / 1_000.0);
+        gauge!("allora_next_due_timestamp_seconds").set(seconds);
+    }
+
+    /// The number of overdue jobs.
+    pub(in crate::scheduler) fn overdue(&self, jobs: usize) {
+        gauge!("allora_jobs_overdue").set(jobs as f64);
+    }
+
+    /// The node has ended, and nothing is due or waits on it. The process may go on.
+    pub(in crate::scheduler) fn ended(&self) {
+        self.next_due(None);
+        self.overdue(0);
+        self.key_waits(&[]);
+    }
+
+    /// The difference between this node's clock and the store's.
+    pub(in crate::scheduler) fn clock_offset(&self, offset: TimeDelta) {
+        gauge!("allora_clock_offset_seconds").set(offset.as_seconds_f64());
+    }
+
+    /// The jobs of this node that wait for concurrency keys.
+    pub(in crate::scheduler) fn key_waits(&self, waits: &[Arc<KeyWait>]) {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let changed = self.values(|values| {
+            for wait in waits {
+                let is_new = !values.keys.contains_key(&wait.key);
+                let key = if is_new && values.keys.len() >= VALUES { OTHER } else { &wait.key };
+                *counts.entry(key).or_default() += 1;
+            }
+            let mut changed = Vec::new();
+            for (key, count) in &mut values.keys {
+                if *count > 0 && !counts.contains_key(key.as_str()) {
+                    *count = 0;
+                    changed.push((key.clone(), 0));
+                }
+            }
+            for (key, count) in counts {
+                let before = values.keys.insert(key.to_owned(), count);
+                if before != Some(count) {
+                    changed.push((key.to_owned(), count));
+                }
+            }
+            changed
+        });
+        for (key, count) in changed {
+            gauge!("allora_concurrency_key_waiting", "key" => key).set(count as f64);
+        }
+    }
+
+    /// The labels `job` and `kind`. A stored schedule has no `job`: its names are the users'.
+    fn labels(&self, name: &Arc<str>, kind: &Arc<str>) -> (SharedString, SharedString) {
+        self.values(|values| match kind.is_empty() {
+            true => {
+                let is_known = values.jobs.contains(name);
+                let job = if is_known { name.clone().into() } else { OTHER.into() };
+                (job, "".into())
+            }
+            false => ("".into(), label(&mut values.kinds, kind)),
+        })
+    }
+
+    fn values<T>(&self, read: impl FnOnce(&mut Values) -> T) -> T {
+        read(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The label of a value, which is one of the first.
+fn label(values: &mut HashSet<Arc<str>>, value: &Arc<str>) -> SharedString {
+    if !values.contains(value) {
+        if values.len() >= VALUES {
+            return OTHER.into();
+        }
+        values.insert(value.clone());
+    }
+    value.clone().into()
+}
+
+fn occurrences(
+    (job, kind): (SharedString, SharedString),
+    outcome: &'static str,
+    reason: &'static str,
+    count: u64,
+) {
+    let labels =
+        [("job", job), ("kind", kind), ("outcome", outcome.into()), ("reason", reason.into())];
+    counter!("allora_occurrences_total", &labels).increment(count);
+}
+
+fn dead(job: SharedString, kind: SharedString) {
+    counter!("allora_dead_letters_total", "job" => job, "kind" => kind).increment(1);
+}
+
+fn describe() {
+    describe_counter!(
+        "allora_occurrences_total",
+        "Ended attempts, and occurrences that were not run"
+    );
+    describe_histogram!(
+        "allora_run_lateness_seconds",
+        Unit::Seconds,
+        "Time from due to the start of a run"
+    );
+    describe_histogram!("allora_run_duration_seconds", Unit::Seconds, "Duration of a run");
+    describe_gauge!("allora_runs_active", "Active runs");
+    describe_histogram!("allora_claim_batch_size", "Claims in one request");
+    describe_histogram!(
+        "allora_claim_duration_seconds",
+        Unit::Seconds,
+        "Duration of a request with claims"
+    );
+    describe_counter!("allora_claims_failed_total", "Claims that started no run");
+    describe_counter!(
+        "allora_lease_renewal_failures_total",
+        "Leases that were not extended in time"
+    );
+    describe_counter!("allora_leases_lost_total", "Runs whose lease belongs to another run");
+    describe_gauge!(
+        "allora_jobs_overdue",
+        "Jobs in code that are due for a minute without a lease"
+    );
+    describe_gauge!(
+        "allora_next_due_timestamp_seconds",
+        Unit::Seconds,
+        "Time at which something is due next"
+    );
+    describe_gauge!(
+        "allora_concurrency_key_waiting",
+        "Jobs of this node that wait for a concurrency key"
+    );
+    describe_counter!("allora_dead_letters_total", "Occurrences that became dead letters");
+    describe_gauge!(
+        "allora_clock_offset_seconds",
+        Unit::Seconds,
+        "Clock of the node minus clock of the store"
+    );
+    describe_counter!("allora_wake_ups_total", "Wake-ups of the claimer");
+    describe_counter!("allora_store_errors_total", "Requests to the store that failed");
+    describe_histogram!(
+        "allora_store_request_duration_seconds",
+        Unit::Seconds,
+        "Duration of a request"
+    );
+}

@@ -1,0 +1,78 @@
+//! Data that does not fit a handler: the node leaves the schedule to other nodes first.
+//!
+//! During a roll-out the store has data of several builds. A node whose handler cannot read the data of an
+//! occurrence releases that once, and leaves the schedule to other nodes for a while, and again before
+//! each further attempt. If it gets the occurrence again all the same, the run has failed.
+
+use super::misfits::Answer;
+use crate::{
+    backend::JobState,
+    event::Event,
+    job::Placement,
+    registry::NodeInfo,
+    run::Run,
+    scheduler::{inbox::Input, node::Node},
+    time::Time,
+};
+use std::collections::BTreeSet;
+
+/// The head start of the other nodes, in poll intervals: they find the schedule within one.
+const HEAD_START: u32 = 2;
+
+impl Node {
+    /// The data of this run does not fit the handler. Returns whether the occurrence is released.
+    pub(in crate::scheduler) fn give_back(&self, run: &Run, error: String) -> bool {
+        if run.kind().is_empty() {
+            return false;
+        }
+        let at: Time = self.now(&self.shared());
+        let Answer { is_released, is_new_kind } = self.misfits.add(run, at, self.runtime.now());
+        if is_new_kind {
+            let (kind, example) = (run.shared_kind(), run.shared_name());
+            let builds = self.builds_with(&kind);
+            self.emit([Event::DataMismatch { kind, example, error, builds }]);
+        }
+        // The code for it is chosen again: none, for now. An input of this sort has no destructor of the
+        // user.
+        let _ = self.shared().inboxes[Placement::OneNode].push(Input::Calendars);
+        self.claimers[Placement::OneNode].notify();
+        is_released
+    }
+
+    /// This run has succeeded, so its data fits the handler.
+    pub(in crate::scheduler) fn data_fits(&self, run: &Run) {
+        self.emit(self.misfits.remove(run).map(|kind| Event::DataMatches { kind }));
+    }
+
+    /// Forgets what has not come again for a while.
+    pub(in crate::scheduler) fn forget_misfits(&self) {
+        let kinds = self.misfits.forget(self.runtime.now());
+        self.emit(kinds.into_iter().map(|kind| Event::DataMatches { kind }));
+    }
+
+    /// `true` if this node leaves the schedule to other nodes for now.
+    pub(in crate::scheduler) fn leaves_misfit(&self, state: &JobState) -> bool {
+        let head_start = HEAD_START * self.config.poll_interval;
+        let now = self.now(&self.shared());
+        self.misfits.is_left(state, now, head_start)
+    }
+
+    /// The versions of the builds that handle this kind, as far as their nodes declare them.
+    fn builds_with(&self, kind: &str) -> String {
+        let version = |version: Option<&str>| version.unwrap_or("without a version").to_owned();
+        let own = version(self.config.build_version.as_deref());
+        let fleet = self.board.conditions().fleet.clone().unwrap_or_default();
+        let handles = |node: &&NodeInfo| {
+            node.node != *self.id && node.kinds.iter().any(|pattern| pattern.matches(kind))
+        };
+        let others: BTreeSet<String> =
+            fleet.live().filter(handles).map(|node| version(node.version.as_deref())).collect();
+        match others.is_empty() {
+            true => format!("{own} here, no other node"),
+            false => {
+                let others: Vec<String> = others.into_iter().collect();
+                format!("{own} here, {} elsewhere", others.join(" and "))
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Work beside the jobs: this node's record, calendars, what is old, and what does not run.
+
+pub(in crate::scheduler) mod ahead;
+pub(in crate::scheduler) mod calendar_cache;
+pub(in crate::scheduler) mod calendars;
+pub(in crate::scheduler) mod data_mismatch;
+pub(in crate::scheduler) mod misfits;
+pub(in crate::scheduler) mod misplaced;
+pub(in crate::scheduler) mod overdue;
+pub(in crate::scheduler) mod pruning;
+pub(in crate::scheduler) mod registry;
+pub(in crate::scheduler) mod retention;
+pub(in crate::scheduler) mod watcher;

@@ -1,0 +1,129 @@
+//! The occurrences that have been due for a minute, and that no node has claimed. What this node
+//! remembers of a record may be old, because another node has run the job since. So only what the store
+//! shows as due as well is overdue.
+
+use crate::{
+    backend::{Batch, DueQuery, JobState, Operation, Reply, TimeSource},
+    error::Result,
+    event::Event,
+    job::{Overlap, Placement},
+    scheduler::{
+        node::Node,
+        status::{board::OVERDUE, store_health::Part},
+        store_request::{OP, reschedule, within},
+    },
+    stored::Routed,
+    time::Time,
+};
+use std::{collections::HashMap, sync::Arc};
+
+/// The largest number of records that are read at once: more of them would show the same condition.
+const READS: usize = 100;
+
+/// The overdue occurrences of the last look.
+#[derive(Debug, Default)]
+pub(in crate::scheduler) struct Overdue {
+    seen: HashMap<Arc<str>, Seen>,
+}
+
+/// An occurrence that was seen once. It is reported when it is seen again: what becomes due while a
+/// machine sleeps or a store is down is overdue for an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    due_at: Time,
+    is_reported: bool,
+}
+
+impl Overdue {
+    /// Looks for overdue occurrences, and reports them unless a condition that is reported explains
+    /// them. If the store does not answer, what was known stays.
+    pub(in crate::scheduler) async fn look(&mut self, node: &Node) {
+        let now = node.now(&node.shared());
+        let Ok(found) = find(node, now).await else { return };
+        node.metrics.overdue(found.len());
+        node.board.conditions().overdue.clone_from(&found);
+        let is_down = node.store.failing().iter().any(|failing| failing.part == Part::Claims);
+        let is_explained = is_down || node.board.conditions().full_since.is_some();
+        let mut before = std::mem::take(&mut self.seen);
+        let mut events = Vec::new();
+        for (name, due_at) in found {
+            let seen = before.remove(&name).filter(|seen| seen.due_at == due_at);
+            let was_reported = seen.is_some_and(|seen| seen.is_reported);
+            let is_reported = was_reported || seen.is_some() && !is_explained;
+            if is_reported && !was_reported {
+                events.push(Event::JobOverdue { name: name.clone(), due_at });
+            }
+            self.seen.insert(name, Seen { due_at, is_reported });
+        }
+        let ended = before.into_iter().filter(|(_, seen)| seen.is_reported);
+        events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
+        node.emit(events);
+    }
+}
+
+/// The overdue occurrences at `now`, ordered by name.
+async fn find(node: &Node, now: Time) -> Result<Vec<(Arc<str>, Time)>> {
+    let suspected = node.board.overdue(now);
+    let (here, shared): (Vec<_>, Vec<_>) =
+        suspected.into_iter().partition(|(.., placement)| *placement == Placement::EveryNode);
+    let mut found: Vec<_> = here.into_iter().map(|(name, due_at, _)| (name, due_at)).collect();
+    let mut shared: Vec<_> = shared.into_iter().map(|(name, due_at, _)| (due_at, name)).collect();
+    // Those that have been due for longest.
+    shared.sort();
+    shared.truncate(READS);
+    found.extend(confirmed(node, shared).await?);
+    found.extend(stored(node, now).await?);
+    found.sort();
+    Ok(found)
+}
+
+/// The occurrences of jobs in code that their records show as due as well. The planner reads the
+/// others again.
+async fn confirmed(node: &Node, suspected: Vec<(Time, Arc<str>)>) -> Result<Vec<(Arc<str>, Time)>> {
+    if suspected.is_empty() {
+        return Ok(Vec::new());
+    }
+    let operations: Vec<_> = suspected.iter().map(|(_, name)| Operation::read(name)).collect();
+    let time = TimeSource::Store { fallback: node.runtime.wall() };
+    let batch = Batch::new(&node.id, time, &operations);
+    let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
+    let mut confirmed = Vec::new();
+    for ((due_at, name), reply) in suspected.into_iter().zip(applied.replies) {
+        match reply? {
+            Reply::State(state) if state.due_at == Some(due_at) => confirmed.push((name, due_at)),
+            _ => node.changed(&name),
+        }
+    }
+    Ok(confirmed)
+}
+
+/// The overdue occurrences of stored schedules that this node can start.
+async fn stored(node: &Node, now: Time) -> Result<Vec<(Arc<str>, Time)>> {
+    let Some(queries) = node.backend.queries().filter(|_| !node.router.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let kinds = within(node, "kinds", queries.kinds()).await?;
+    let kinds = kinds.iter().map(String::as_str).filter(|kind| node.router.matches(kind));
+    let kinds: Vec<&str> = kinds.collect();
+    if kinds.is_empty() {
+        return Ok(Vec::new());
+    }
+    let until = now - chrono::TimeDelta::from_std(OVERDUE).unwrap_or_default();
+    let query = DueQuery::new(&kinds, until, READS).node(&node.id);
+    let time = TimeSource::Store { fallback: node.runtime.wall() };
+    let due = within(node, "find_due", queries.find_due(query, time)).await?.found;
+    let due = due.iter().filter(|state| can_start(node, state, now));
+    Ok(due.filter_map(|state| Some((state.name.as_str().into(), state.due_at?))).collect())
+}
+
+/// `true` if this node can start what is due of a stored schedule, as far as its record shows.
+fn can_start(node: &Node, state: &JobState, now: Time) -> bool {
+    if state.unreadable.is_some() || node.board.conditions().problems.contains_key(&*state.name) {
+        return false;
+    }
+    let Routed::Here(spec) = node.route(state) else { return false };
+    let is_held = state.leases.iter().any(|lease| lease.until > now);
+    let is_held = is_held && spec.settings.overlap != Overlap::Allow;
+    // Its record does not show who holds the key.
+    !is_held && spec.settings.concurrency_key.is_none()
+}
