@@ -88,7 +88,8 @@ async fn main() -> Result<(), BoxError> {
 
     let first = schedules.list_by_due(Filter::default().prefix("customer/"), 3).await?;
     for state in first {
-        println!("next: {} at {:?}", state.name, state.due_at);
+        let due = state.due_at.map_or("no time".to_owned(), |at| at.format("%T%.3f").to_string());
+        println!("next: {} at {due}", state.name);
     }
     let seen = seen.lock().expect("no run panics");
     println!("by node: {:?}", seen.nodes);
