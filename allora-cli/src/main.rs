@@ -8,6 +8,7 @@ mod crontab_files;
 mod daemon;
 mod declared;
 mod failure;
+mod help;
 mod output;
 mod session;
 mod store;
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
 /// Reads the command line, and the options of its command in the configuration. Help and the version
 /// are printed here.
 fn parse(args: impl Iterator<Item = OsString>) -> Outcome<Allora> {
-    let mut clap = Allora::command();
+    let mut clap = help::grouped(Allora::command());
     let args: Vec<OsString> = args.collect();
     let read = clap.try_get_matches_from_mut(&args).map_err(|error| failure::of_clap(&error))?;
     let configured = configured::arguments(&clap, &read)?;

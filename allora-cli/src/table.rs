@@ -3,24 +3,8 @@
 use crate::{failure::Outcome, output::on_one_line};
 use std::io::{self, Write};
 
-/// The side of a column on which its cells begin or end.
-#[derive(Clone, Copy)]
-enum Align {
-    Left,
-    Right,
-}
-
 /// Prints rows under a header; the last column is not padded.
 pub(crate) fn print<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> Outcome {
-    write(header, rows, Align::Left)
-}
-
-/// The same, with the cells on the right of their columns; the last one is on the left.
-pub(crate) fn print_right<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> Outcome {
-    write(header, rows, Align::Right)
-}
-
-fn write<const N: usize>(header: [&str; N], rows: &[[String; N]], align: Align) -> Outcome {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| on_one_line(cell))).collect();
     let mut widths = header.map(width);
@@ -34,10 +18,9 @@ fn write<const N: usize>(header: [&str; N], rows: &[[String; N]], align: Align) 
     for row in std::iter::once(&header).chain(&rows) {
         for (column, (cell, widest)) in row.iter().zip(widths).enumerate() {
             let pad = widest - width(cell);
-            match align {
-                _ if column + 1 == N => write!(out, "{cell}")?,
-                Align::Left => write!(out, "{cell}{:pad$}  ", "")?,
-                Align::Right => write!(out, "{:pad$}{cell}  ", "")?,
+            match column + 1 == N {
+                true => write!(out, "{cell}")?,
+                false => write!(out, "{cell}{:pad$}  ", "")?,
             }
         }
         writeln!(out)?;

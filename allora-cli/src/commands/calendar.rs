@@ -16,8 +16,9 @@ use std::{
     path::PathBuf,
 };
 
-/// Named calendars in the store: holidays, office hours and blackout periods, which stored schedules
-/// use with `except calendar:NAME`.
+/// Manages named calendars: holidays, office hours and blackout periods.
+///
+/// A stored schedule uses one with `except calendar:NAME`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES

@@ -12,9 +12,10 @@ use allora_core::stored::Bulk;
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 
-/// Deletes a schedule, or all stored schedules that options select, and cancels their active runs. A
-/// line of a crontab, or a job in code, that a live node has is not deleted: remove the line, or pause
-/// the job.
+/// Deletes a schedule, or all that options select, and cancels their active runs.
+///
+/// Does not delete a crontab's line or a job in code that a live node has: remove the line, or pause the
+/// job.
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
     #[command(flatten)]

@@ -25,10 +25,9 @@ use std::{
     time::Duration,
 };
 
-/// Connects to the store, and checks its tables, rights, latency and clock, and the work that no live
-/// node does.
+/// Checks the store, and finds work that no live node does.
 ///
-/// Adds a schedule that never runs, and deletes it. The exit code is 1 if a check fails.
+/// Checks the store's tables, rights, latency and clock. Adds a schedule that never runs, and deletes it. The exit code is 1 if a check fails.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]

@@ -16,9 +16,10 @@ use std::{
     process::{ExitStatus, Stdio},
 };
 
-/// Runs the command of a job here and now, in the foreground, with the environment of its line, and
-/// as its user if you are root. Ends with the command's exit status; 128 and the number of the signal
-/// that ended it.
+/// Runs the command of a job here and now, in the foreground.
+///
+/// It has the environment of its line, and runs as the line's user if you are root. Ends with the command's
+/// exit status, or with 128 plus the number of the signal that ended the command.
 ///
 /// The store is not changed, and nothing is recorded: use `allora trigger` to run the job on a node.
 /// The command has no lease and no fence.

@@ -11,7 +11,7 @@ use allora_core::stored::{Filter, ScheduleExport};
 use clap::Args;
 use std::io::{self, Write};
 
-/// Prints the named calendars and the stored schedules, one a line, as `allora import` reads them.
+/// Prints calendars and stored schedules, one a line, as `allora import` reads them.
 ///
 /// Each line has the next time, the pause, the counters and the dead letters of its schedule, but
 /// no pending triggers. To move schedules to another store, stop the nodes that run them first.

@@ -21,8 +21,9 @@ use std::{
     time::Duration,
 };
 
-/// Removes the records of crontab lines and jobs in code that no live node has any more, and prints
-/// their names. Their history stays.
+/// Removes the records of jobs that no live node has any more, and prints their names.
+///
+/// These are crontab lines and jobs in code. Their history stays.
 ///
 /// A daemon writes its lines into its record every --heartbeat (15 s): after a line came back into a
 /// crontab, wait so long. Records that were used during the last minute stay.

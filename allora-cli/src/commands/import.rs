@@ -22,10 +22,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Adds the calendars and the schedules of an export, each schedule with its next time, pause, counters and
-/// dead letters.
+/// Adds the calendars and the schedules of an export.
 ///
-/// Good lines are imported, and each bad line is reported with its number. An interrupted import is
+/// Each schedule keeps its next time, pause, counters and dead letters. Good lines are imported, and each bad line is reported with its number. An interrupted import is
 /// repeated with --skip-existing.
 #[derive(Debug, Args)]
 #[command(after_help = "\

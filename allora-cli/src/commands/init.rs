@@ -7,9 +7,9 @@ use crate::{
 };
 use clap::Args;
 
-/// Creates or updates the store's tables; turns independent Redis servers into a quorum.
+/// Creates or updates the store's tables.
 ///
-/// Does nothing if the store is ready.
+/// Turns independent Redis servers into a quorum. Does nothing if the store is ready.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     #[command(flatten)]

@@ -21,7 +21,7 @@ use std::{
     io::{self, Write},
 };
 
-/// Lists the stored schedules, with the state of each and the time that is left until it runs.
+/// Lists the stored schedules, each with its state and the time until it runs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 STATES
@@ -103,7 +103,7 @@ impl List {
             return Ok(out.flush()?);
         }
         let shown: Vec<[String; 10]> = rows.iter().map(|row| row.cells(now)).collect();
-        table::print_right(COLUMNS, &shown)?;
+        table::print(COLUMNS, &shown)?;
         Ok(writeln!(io::stdout(), "{}.", counted(rows.len(), "entry"))?)
     }
 

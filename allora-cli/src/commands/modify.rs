@@ -12,9 +12,9 @@ use allora_core::StoredSchedule;
 use clap::Args;
 use std::io::{self, Write};
 
-/// Changes a stored schedule. Settings that are not given stay; active runs continue.
+/// Changes a stored schedule.
 ///
-/// Changes nothing if another client changes the schedule at the same time.
+/// Settings that are not given stay, and active runs continue. Changes nothing if another client changes the schedule at the same time.
 #[derive(Debug, Args)]
 pub(crate) struct Modify {
     /// The schedule's name.

@@ -9,8 +9,9 @@ use crate::{
 use allora_core::stored::{Bulk, Gap};
 use clap::Args;
 
-/// Pauses a job's schedule on all nodes, or those of all jobs that options select. Active runs continue,
-/// and triggers still run.
+/// Pauses a job's schedule on all nodes, or those of all jobs that options select.
+///
+/// Active runs continue, and triggers still run.
 #[derive(Debug, Args)]
 pub(crate) struct Pause {
     #[command(flatten)]

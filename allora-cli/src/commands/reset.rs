@@ -7,8 +7,10 @@ use crate::{
 };
 use clap::Args;
 
-/// Starts a job's schedule again from now: for a job that does not run because the store's clock
-/// was ahead for a while. Its active runs are cancelled and recorded as lost.
+/// Starts a job's schedule again from now.
+///
+/// Use it for a job that does not run because the store's clock was ahead for a while. Its active runs
+/// are cancelled and recorded as lost.
 #[derive(Debug, Args)]
 pub(crate) struct Reset {
     /// The job's name.

@@ -20,7 +20,7 @@ use std::{
 };
 use tracing::Level;
 
-/// Runs crontabs as a daemon, each occurrence on one of the machines that share the store.
+/// Runs crontabs as a daemon, each occurrence on one machine.
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Run {

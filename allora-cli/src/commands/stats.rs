@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Shows the times of a job's runs: how long they took, how late they started, and how many failed.
+/// Shows how long a job's runs took, how late they started, and how many failed.
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
     /// The job's name.

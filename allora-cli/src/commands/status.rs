@@ -25,10 +25,12 @@ use std::{
     time::Duration,
 };
 
-/// Shows the live daemons, those that stop and wait for their runs, and what the jobs of the store do: running, due, overdue, key_waits (due, while
-/// their concurrency key is busy), failing (the last
-/// run has failed), dead (with dead letters), paused, unreadable, orphaned, and the last runs that
-/// were lost, or cut off by the stop of their daemon.
+/// Shows the live daemons, and what the jobs of the store do.
+///
+/// Daemons that stop are shown while they wait for their runs. Jobs are counted as running, due, overdue,
+/// key_waits (due, while their concurrency key is busy), failing (the last run has failed), dead (with
+/// dead letters), paused, unreadable and orphaned. The last runs that were lost, or cut off by the stop of
+/// their daemon, are named.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]

@@ -25,10 +25,9 @@ use std::{
     time::Duration,
 };
 
-/// Reconciles the stored schedules with a file: adds, changes and removes. Prints each change, and
-/// the number of changes of each sort.
+/// Makes the stored schedules those of a file: adds, changes and removes.
 ///
-/// An equal schedule keeps its next time, its counters and its pause.
+/// Prints each change, and the number of changes of each sort. An equal schedule keeps its next time, its counters and its pause.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 FILE

@@ -26,8 +26,9 @@ use std::{
     time::Duration,
 };
 
-/// Runs a job once beside its schedule, now, on the first node with room, and prints the trigger's id;
-/// or runs all jobs that options select.
+/// Runs a job once, now, in addition to its schedule; or all jobs that options select.
+///
+/// The first node with room runs it. Prints the trigger's id.
 #[derive(Debug, Args)]
 pub(crate) struct Trigger {
     #[command(flatten)]
@@ -191,7 +192,9 @@ async fn refuse_orphan(session: &Session, name: &str) -> Outcome {
     Ok(())
 }
 
-/// Runs a stored schedule once for each of its instants in a range of the past; prints them.
+/// Runs a stored schedule once for each of its instants in a range of the past.
+///
+/// Prints the instants.
 #[derive(Debug, Args)]
 pub(crate) struct Backfill {
     /// The schedule's name.
@@ -227,8 +230,9 @@ impl Backfill {
     }
 }
 
-/// Runs a dead letter again, or all dead letters of the jobs that options select; `allora show` lists
-/// those of a job.
+/// Runs a dead letter again, or all those of the jobs that options select.
+///
+/// `allora show` lists the dead letters of a job.
 #[derive(Debug, Args)]
 pub(crate) struct Rerun {
     #[command(flatten)]

@@ -21,7 +21,7 @@ use chrono::TimeDelta;
 use clap::Args;
 use std::io::{self, Write};
 
-/// Says why a job does not run now, or what became of one of its scheduled times, and what to do.
+/// Says why a job does not run, or what became of a scheduled time, and what to do.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     /// The job's name.

@@ -120,7 +120,7 @@ fn names_that_could_harm_a_terminal_are_shown_harmless() {
     let site = Site::new("");
     allora(&site, &["init"]);
     allora(&site, &["add", "--", "--help", "t", "@daily", "{\"a\": \"\\u001b[31m\"}"]);
-    assert!(allora(&site, &["list"]).contains("--help     t  "));
+    assert!(allora(&site, &["list"]).contains("--help  t  "));
     assert!(!allora(&site, &["show", "--", "--help"]).contains('\u{1b}'));
     let said =
         site.allora(&["add", "a\u{1b}[31mb", "t", "@daily", "{}", "--url", "sqlite:store.db"]);

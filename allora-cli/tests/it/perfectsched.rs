@@ -75,12 +75,12 @@ fn schedules_are_added_listed_and_deleted() {
         assert_eq!(desk.say(args), "");
     }
     // The data as JSON, not as Ruby writes it.
-    let expected = "      name       kind    state      left   schedule  delay    timezone               scheduled_at                     due_at  data
-        s1  user_task  overdue  >99d ago  * * * * *      0         UTC  2012-05-18 22:04:00 +0000  2012-05-18 22:04:00 +0000  {}
-app.hourly        app  overdue  >99d ago    @hourly      0         UTC  2012-12-31 15:00:00 +0000  2012-12-31 15:00:00 +0000  {}
-  sched-id      type1  overdue  >99d ago  0 * * * *     30  Asia/Tokyo  2012-12-31 15:00:00 +0000  2012-12-31 15:00:30 +0000  {\"key\":\"value\"}
-      x.at      type1  overdue  >99d ago  0 * * * *      0         UTC  2012-12-31 16:00:00 +0000  2012-12-31 16:06:40 +0000  {\"key\":\"value\",\"n\":[1,2]}
-     nulld          t  overdue  >99d ago  0 0 * * *      0         UTC  2013-01-01 00:00:00 +0000  2013-01-01 00:00:00 +0000  {}
+    let expected = "name        kind       state    left      schedule   delay  timezone    scheduled_at               due_at                     data
+s1          user_task  overdue  >99d ago  * * * * *  0      UTC         2012-05-18 22:04:00 +0000  2012-05-18 22:04:00 +0000  {}
+app.hourly  app        overdue  >99d ago  @hourly    0      UTC         2012-12-31 15:00:00 +0000  2012-12-31 15:00:00 +0000  {}
+sched-id    type1      overdue  >99d ago  0 * * * *  30     Asia/Tokyo  2012-12-31 15:00:00 +0000  2012-12-31 15:00:30 +0000  {\"key\":\"value\"}
+x.at        type1      overdue  >99d ago  0 * * * *  0      UTC         2012-12-31 16:00:00 +0000  2012-12-31 16:06:40 +0000  {\"key\":\"value\",\"n\":[1,2]}
+nulld       t          overdue  >99d ago  0 0 * * *  0      UTC         2013-01-01 00:00:00 +0000  2013-01-01 00:00:00 +0000  {}
 5 entries.
 ";
     assert_eq!(desk.say(&["list"]), expected);
