@@ -3,10 +3,11 @@
 //! A job claims its key before the occurrence, for 5 s, so that waiting takes neither capacity nor a
 //! lease, and cursor, catch-up and overlap decide when the key is free.
 
+use super::{keys::Wanted, wake_up::When};
 use crate::{
     backend::{Action, ClaimKey, Lease, Operation, Reply},
     health::KeyWait,
-    time::Time,
+    time::{Time, saturating_add},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +36,7 @@ pub(super) enum KeyState {
     /// A claim is on its way, or its reply was lost.
     Asked,
     /// Refused, and asked for again at this time.
-    Busy { ask_at: Time },
+    Busy { ask_at: When },
     /// Held by this node.
     Granted { fence: i64, until: Time },
 }
@@ -84,7 +85,7 @@ pub(super) enum KeyStep {
     /// The key is claimed first.
     Ask(Box<KeyClaim>),
     /// The key is busy.
-    Later(Time),
+    Later(When),
 }
 
 impl KeyClaim {
@@ -138,12 +139,39 @@ impl KeyRelease {
 }
 
 impl SlotKey {
-    /// `true` if this node has a place, or may have one.
-    pub(super) fn may_be_held(&self) -> bool {
-        !matches!(self.state, KeyState::Busy { .. })
+    pub(super) fn asked(claim: KeyClaim) -> Self {
+        Self {
+            claim,
+            state: KeyState::Asked,
+            was_lost: false,
+            refused_at: None,
+            is_unreadable: false,
+            other_limit: None,
+            wait: None,
+        }
+    }
+
+    pub(super) fn is_granted(&self) -> bool {
+        matches!(self.state, KeyState::Granted { .. })
     }
 
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.state, KeyState::Busy { .. })
+    }
+
+    /// The key is asked for again after this wait.
+    pub(super) fn is_busy_for(&mut self, now: Time, wait: Duration) {
+        self.state = KeyState::Busy { ask_at: When::At(saturating_add(now, wait)) };
+    }
+
+    /// `true` if its last claim was for the same.
+    pub(super) fn is_for(&self, wanted: Wanted) -> bool {
+        (self.claim.due_at, self.claim.limit) == (wanted.due_at, wanted.limit)
+    }
+
+    /// The time at which the key is asked for again, or the longest wait is over.
+    pub(super) fn ask_by(&self, ask_at: When, longest: Option<Duration>) -> When {
+        let over = self.claim.since.zip(longest);
+        over.map_or(ask_at, |(since, longest)| When::At(saturating_add(since, longest)).min(ask_at))
     }
 }

@@ -1,7 +1,8 @@
 //! The part of a job's state that the node publishes.
 
-use super::{Planner, key::SlotKey, slot::Phase};
+use super::{Output, Planner, SlotId, key::SlotKey, slot::Phase};
 use crate::{backend::NextRun, job::Overlap, time::Time};
+use std::sync::Arc;
 
 /// The published state of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,22 +17,31 @@ pub(crate) struct PlannedJob {
 }
 
 impl Planner {
-    /// The state of a job to publish; `None` if there is nothing new.
-    pub(crate) fn planned(&self, name: &str) -> Option<PlannedJob> {
-        let slot = self.slots.get(*self.by_name.get(name)?)?;
-        match &slot.phase {
+    /// Publishes the state of a job, if there is something new.
+    pub(super) fn publish(&self, name: &str, output: &mut Output) {
+        if let Some(slot) = self.jobs.named(name)
+            && let Some((name, planned)) = self.planned(slot)
+        {
+            output.planned.push((name, planned));
+        }
+    }
+
+    fn planned(&self, id: SlotId) -> Option<(Arc<str>, PlannedJob)> {
+        let slot = self.jobs.get(id)?;
+        let planned = match &slot.phase {
             Phase::Known(known) => {
                 let is_held = known.leases() > 0 && slot.spec.settings.overlap != Overlap::Allow;
-                let waits = slot.key().is_some_and(SlotKey::is_busy);
+                let waits = self.keys.get(id).is_some_and(SlotKey::is_busy);
                 let after_lease = known.after_lease().map(|(next, _)| next);
-                Some(PlannedJob {
+                PlannedJob {
                     next: known.open_cursor().or(after_lease),
                     claimable_at: known.due_at.filter(|_| !is_held && !waits),
                     is_paused: known.paused,
-                })
+                }
             }
-            Phase::Off(_) => Some(PlannedJob::default()),
-            Phase::New(_) | Phase::Redefine(_) | Phase::Stale => None,
-        }
+            Phase::Off(_) => PlannedJob::default(),
+            Phase::New(_) | Phase::Redefine(_) | Phase::Stale => return None,
+        };
+        Some((slot.name.clone(), planned))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     backend::{ClaimDue, ClaimedDue, Queries, TimeSource},
     error::{Error, ErrorKind, Result},
     job::Placement,
-    planner::{DueRequest, LeftLease, completion_of},
+    planner::{DueRequest, LeftLease, Unfinished, completion_of},
     scheduler::{
         monotonic::later,
         node::Node,
@@ -136,7 +136,8 @@ async fn resolve_query(
         };
         LeftLease { name, fence: claimed.fence, then, claim_id: None }
     });
-    resolve(node, Vec::new(), Vec::new(), leased.collect(), counted).await;
+    let unfinished = Unfinished { leases: leased.collect(), ..Unfinished::default() };
+    resolve(node, unfinished, counted).await;
 }
 
 /// Sends a query, and repeats it soon if its reply is lost: the leases of what it has claimed are running.

@@ -5,7 +5,7 @@ use crate::{
     backend::{Action, Batch, Claim, Completion, Cursor, Operation, Reply, TimeSource},
     error::Result,
     job::Placement,
-    planner::{KeyRelease, LeftLease},
+    planner::{KeyRelease, LeftLease, Unfinished},
     scheduler::{
         monotonic::later,
         node::Node,
@@ -70,14 +70,12 @@ impl Counted {
 
 /// Repeats the claims until each has a reply, and releases what they have claimed. The supervisor
 /// ends this with the grace period.
-/// `leased`: claimed occurrences without a run.
 pub(in crate::scheduler) async fn resolve(
     node: &Node,
-    claims: Vec<(Arc<str>, Claim, Cursor)>,
-    keys: Vec<KeyRelease>,
-    leased: Vec<LeftLease>,
+    unfinished: Unfinished,
     mut counted: Counted,
 ) {
+    let Unfinished { claims, keys, leases, .. } = unfinished;
     let unresolved = |(name, claim, then)| {
         let state = State::Unknown(Box::new(claim), then);
         Unresolved { name, state }
@@ -89,7 +87,7 @@ pub(in crate::scheduler) async fn resolve(
         Unresolved { name, state: state.unwrap_or(State::Claimed(lease)) }
     };
     let claims = claims.into_iter().map(unresolved).chain(keys.into_iter().map(key));
-    let mut claims: VecDeque<_> = claims.chain(leased.into_iter().map(claimed)).collect();
+    let mut claims: VecDeque<_> = claims.chain(leases.into_iter().map(claimed)).collect();
     let (mut wait, mut limit) = (MIN_BACKOFF, BATCH);
     loop {
         counted.set(node, claims.len());

@@ -1,0 +1,153 @@
+//! What follows from the inputs of a planner.
+
+use super::{DueRequest, HeldKey, KeyRelease, LeftLease, PlannedJob, Request, SlotId};
+use crate::{
+    backend::{Claim, Claimed, Cursor, Occurrence},
+    error::Error,
+    event::Event,
+    health::KeyWait,
+    job::{CheckedSchedule, JobSpec},
+    registry::Ranking,
+    time::Time,
+};
+use allora_schedule::Excluded;
+use std::{sync::Arc, time::Duration};
+
+/// What follows from the inputs.
+#[derive(Default)]
+pub(crate) struct Output {
+    /// What is sent now, after a tick.
+    pub(crate) tick: Tick,
+    /// The runs to start.
+    pub(crate) starts: Vec<Start>,
+    pub(crate) events: Vec<Event>,
+    /// The states of jobs to publish.
+    pub(crate) planned: Vec<(Arc<str>, PlannedJob)>,
+    /// The waits for concurrency keys, if one of them has changed.
+    pub(crate) key_waits: Option<Vec<Arc<KeyWait>>>,
+    /// The jobs about which the store has answered again.
+    pub(crate) recovered: Vec<Arc<str>>,
+    /// The last error, if operations have failed. They are repeated.
+    pub(crate) failure: Option<Error>,
+    /// The search that begins.
+    pub(crate) search: Option<Search>,
+    /// The result of the search that was answered.
+    pub(crate) found: Option<FoundWork>,
+    pub(crate) status: Status,
+}
+
+/// The state of the planner, for the other parts of its claimer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Status {
+    /// The number of runs for which capacity is reserved.
+    pub(crate) reserved: usize,
+    /// The number of unresolved claims.
+    pub(crate) unresolved: usize,
+    /// The last operation on some job has failed.
+    pub(crate) is_failing: bool,
+    /// A query has something to claim: a search would find the same schedules.
+    pub(crate) knows_due: bool,
+    /// Due schedules are claimed by queries: a search would find the same ones.
+    pub(crate) is_claiming_due: bool,
+    /// Other nodes have claimed a part of what the last query was for. A search at once would find what
+    /// their queries have locked and not yet claimed.
+    pub(crate) was_shared: bool,
+}
+
+/// What is sent now.
+#[derive(Default)]
+pub(crate) struct Tick {
+    /// The operations to send.
+    pub(crate) requests: Vec<Request>,
+    /// The last operations on these jobs failed. What is due else need not wait for this request.
+    pub(crate) are_suspects: bool,
+    /// The query that finds and claims, to send beside them.
+    pub(crate) query: Option<DueRequest>,
+    /// The time of the next tick, if nothing happens before. If the capacity is used up, what is due
+    /// has no time.
+    pub(crate) wake_at: Option<Time>,
+    /// Something is due that is not among the requests.
+    pub(crate) more: bool,
+    /// Something is due, and the node's capacity is used up.
+    pub(crate) full: bool,
+    /// Stored schedules that are not in memory are due at this time; before everything else, if it is the
+    /// earliest of all times.
+    pub(crate) search_by: Option<Time>,
+    /// The limited handlers that have no capacity for what is due. Their kinds need not be searched.
+    pub(crate) at_limit: Vec<bool>,
+}
+
+/// The planner's part of a search.
+#[derive(Clone, Debug)]
+pub(crate) struct Search {
+    pub(crate) number: u64,
+    /// The number of due records that are already in memory, or left to other nodes, by which it must
+    /// extend its limit.
+    pub(crate) known: usize,
+    /// The order by which it prefers this node's own; `None` if it prefers none.
+    pub(crate) preferred: Option<Arc<Ranking>>,
+}
+
+/// The result of a search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundWork {
+    /// It shows something new to do.
+    pub(crate) is_new: bool,
+    /// The number of stored schedules that this node cannot run, if the search has found all.
+    pub(crate) invalid: Option<usize>,
+    /// The time at which queries begin to claim most of what it has found.
+    pub(crate) claimed_at: Option<Time>,
+    /// The time at which what is left to other nodes is searched again.
+    pub(crate) left_until: Option<Time>,
+    /// Other nodes claim the same occurrences.
+    pub(crate) is_losing: bool,
+}
+
+/// What a node that stops has claimed, or may have claimed, without a run.
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    /// The unresolved claims, with the names of their jobs and the cursors' moves by their completions.
+    pub(crate) claims: Vec<(Arc<str>, Claim, Cursor)>,
+    /// The queries without a reply, first that which is on its way.
+    pub(crate) queries: Vec<DueRequest>,
+    /// What queries have claimed.
+    pub(crate) leases: Vec<LeftLease>,
+    /// The keys that are or may be held.
+    pub(crate) keys: Vec<KeyRelease>,
+}
+
+/// A run to start.
+pub(crate) struct Start {
+    /// The place of its job; `None` if a query has claimed it.
+    pub(crate) slot: Option<SlotId>,
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: JobSpec,
+    pub(crate) claimed: Claimed,
+    /// The cursor's move by its completion.
+    pub(crate) then: Cursor,
+    pub(crate) late: Duration,
+    /// The scheduled times from which and to which the cursor moves for it, if it moves.
+    pub(crate) passes: Option<(Time, Time)>,
+    /// The job's concurrency key.
+    pub(crate) key: Option<HeldKey>,
+    /// `false`: an unresolved claim has won, and the node's capacity is used up meanwhile. It is released.
+    pub(crate) has_room: bool,
+}
+
+impl Start {
+    /// The occurrences that the calendar excludes where the cursor moves. Calls the user's schedule.
+    pub(crate) fn excluded(&self) -> Option<Excluded> {
+        let (after, until) = self.passes?;
+        CheckedSchedule::of(&self.name, &self.spec).excluded(after, until).ok().flatten()
+    }
+}
+
+/// The scheduled times from which and to which one of these moves takes the cursor.
+pub(super) fn moved(from: &Occurrence, moves: [Cursor; 2]) -> Option<(Time, Time)> {
+    let to = |cursor: Cursor| match cursor {
+        Cursor::To(next) => next.map(|next| next.scheduled_at),
+        Cursor::Keep => None,
+    };
+    let until = moves.into_iter().find_map(to).filter(|_| from.trigger.is_none())?;
+    Some((from.scheduled_at, until))
+}

@@ -1,0 +1,202 @@
+//! An occurrence that a query has claimed, without a plan. It is run, or its lease is moved or ended as the
+//! policies decide.
+
+use super::{
+    ask::walk_and_decide,
+    backlog::Backlog,
+    decide::{Claimant, Decision, completion_of},
+    known::Known,
+    output::{Start, moved},
+};
+use crate::{
+    backend::{Action, Advance, Claimed, Cursor, JobState, NextRun, Occurrence},
+    job::{CheckedSchedule, Delivery, JobSpec},
+    time::{Time, since},
+};
+use std::{sync::Arc, time::Duration};
+
+/// A claimed occurrence that is not run as it is, or whose plan is not ready.
+#[derive(Debug)]
+pub(super) struct Unplanned {
+    /// The record, after the claim.
+    pub(super) state: JobState,
+    spec: Option<JobSpec>,
+    claimed: Claimed,
+    /// The times of the schedule that were walked.
+    backlog: Option<Box<Backlog>>,
+    pub(super) step: Step,
+}
+
+/// The next operation on a claimed occurrence.
+#[derive(Debug)]
+pub(super) enum Step {
+    Undecided,
+    /// The policies leave it out.
+    Advance(Advance),
+    /// It is run: its lease may have become short.
+    Extend(Duration),
+    /// This node cannot run it.
+    Release,
+}
+
+/// The lease of an occurrence that has no run when the node stops.
+pub(crate) struct LeftLease {
+    pub(crate) name: Arc<str>,
+    pub(crate) fence: i64,
+    /// The cursor's move by a completion, if it is known.
+    pub(crate) then: Option<Cursor>,
+    /// The claim, if a lost request may have changed the fence.
+    pub(crate) claim_id: Option<u128>,
+}
+
+impl Unplanned {
+    /// `spec`: the code that runs it, if it is run by this node.
+    pub(super) fn new(
+        state: JobState,
+        claimed: Claimed,
+        spec: Option<JobSpec>,
+        runs: bool,
+    ) -> Self {
+        let step = if spec.is_some() && runs { Step::Undecided } else { Step::Release };
+        Self { state, spec, claimed, backlog: None, step }
+    }
+
+    pub(super) fn name(&self) -> Arc<str> {
+        self.state.name.as_str().into()
+    }
+
+    pub(super) fn action(&self) -> Action<'_> {
+        let fence = self.claimed.fence;
+        match self.step {
+            Step::Advance(advance) => Action::Advance(advance),
+            Step::Extend(duration) => Action::Extend { fence, duration },
+            Step::Undecided | Step::Release => Action::Release { fence },
+        }
+    }
+
+    /// The lease, when the node stops.
+    pub(super) fn left(self) -> LeftLease {
+        let (name, fence) = (self.name(), self.claimed.fence);
+        let then = self.then();
+        LeftLease { name, fence, then, claim_id: claim_of(&self.state, fence) }
+    }
+
+    /// The cursor's move by the completion of its run; `None` if its schedule is faulty.
+    fn then(&self) -> Option<Cursor> {
+        let started = self.state.counters.started;
+        completion_of(&self.state.name, self.spec.as_ref()?, &self.claimed.occurrence, started).ok()
+    }
+
+    /// The record as it was before the claim.
+    fn before(&self, now: Time) -> Known {
+        let mut known = Known::of(&self.state, now);
+        let lease = self.state.leases.iter().find(|lease| lease.fence == self.claimed.fence);
+        known.due_at = lease.map(|lease| lease.due_at);
+        known.set_head(Some(&self.claimed.occurrence));
+        known.attempts = self.claimed.attempt.saturating_sub(1);
+        known.last_started = None;
+        known.started = known.started.saturating_sub(1);
+        known.forget_runs();
+        known
+    }
+
+    /// The run of the claimed occurrence.
+    fn run(&self, then: Cursor, late: Duration) -> Option<Start> {
+        let (name, spec, claimed) = (self.name(), self.spec.clone()?, self.claimed.clone());
+        let passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
+        let (slot, key, has_room) = (None, None, true);
+        Some(Start { slot, name, spec, claimed, then, late, passes, key, has_room })
+    }
+
+    /// The run of the claimed occurrence, after a reply; `None` if its schedule is faulty.
+    pub(super) fn start(&self, now: Time) -> Option<Start> {
+        let due_at = self.claimed.occurrence.scheduled_at;
+        self.run(self.then()?, since(now, due_at))
+    }
+
+    /// Decides about a claimed occurrence: its run, if it is to be run as it was claimed; otherwise its
+    /// next step, which is undecided if the schedule must be walked further.
+    pub(super) fn plan(&mut self, claimant: Claimant, now: Time) -> Option<Start> {
+        let Step::Undecided = self.step else { return None };
+        let known = self.before(now);
+        let Self { state, spec, backlog, claimed, .. } = self;
+        let spec = spec.as_ref()?;
+        let was_walked = backlog.is_some();
+        let decision = walk_and_decide(&state.name, spec, &known, backlog, now, claimant, 1);
+        let fence = claimed.fence;
+        self.step = match decision {
+            Ok(Decision::Walk) => Step::Undecided,
+            Ok(Decision::Claim { claim, then }) => match claim.not_run {
+                Some(not_run) => {
+                    let scheduled_at = claim.start.scheduled_at;
+                    let due_at = claim.start_due_at.unwrap_or(scheduled_at);
+                    let then = Some(NextRun { scheduled_at, due_at });
+                    let expected = claim.expected.scheduled_at;
+                    let schedule = CheckedSchedule::of(&state.name, spec);
+                    let excluded = schedule.excluded(expected, scheduled_at).ok().flatten();
+                    let advance = Advance::new(state.generation, expected, not_run, then);
+                    Step::Advance(advance.excluded(excluded).by_holder(fence))
+                }
+                None if was_walked => Step::Extend(lease_of(spec)),
+                None => {
+                    let late = known.due_at.map_or(Duration::ZERO, |due_at| since(now, due_at));
+                    return self.run(then, late);
+                }
+            },
+            Ok(Decision::Advance(advance)) => Step::Advance(advance.by_holder(fence)),
+            // The general way decides, and reports what is wrong.
+            Ok(_) | Err(_) => Step::Release,
+        };
+        None
+    }
+
+    /// As [`plan`](Self::plan), when a reply to an operation on it starts its run.
+    pub(super) fn plan_operation(&mut self, claimant: Claimant, now: Time) {
+        if let Some(start) = self.plan(claimant, now) {
+            self.step = Step::Extend(lease_of(&start.spec));
+        }
+    }
+
+    /// The reply to an operation on it was lost, or the record has changed: it is decided again.
+    pub(super) fn decide_again(&mut self) {
+        if !matches!(self.step, Step::Release) {
+            self.step = Step::Undecided;
+        }
+    }
+
+    /// The record has changed. Returns whether its occurrence still is this node's.
+    pub(super) fn is_still_claimed(&mut self, state: JobState) -> bool {
+        let claim_id = claim_of(&self.state, self.claimed.fence);
+        let mut leases = state.leases.iter();
+        let Some(lease) = leases.find(|lease| Some(lease.claim_id) == claim_id) else {
+            return false;
+        };
+        self.claimed.fence = lease.fence;
+        self.claimed.occurrence = Occurrence::clone(&lease.occurrence);
+        (self.state, self.backlog) = (state, None);
+        self.decide_again();
+        true
+    }
+
+    /// The store has moved the lease.
+    pub(super) fn is_claimed(&mut self, claimed: Claimed) {
+        self.claimed = claimed;
+    }
+
+    /// The store has extended the lease.
+    pub(super) fn is_extended(&mut self, until: Time) {
+        self.claimed.until = until;
+    }
+}
+
+/// The id of the claim under this fence.
+fn claim_of(state: &JobState, fence: i64) -> Option<u128> {
+    state.leases.iter().find(|lease| lease.fence == fence).map(|lease| lease.claim_id)
+}
+
+fn lease_of(spec: &JobSpec) -> Duration {
+    match spec.settings.delivery {
+        Delivery::AtLeastOnce { lease } => lease,
+        Delivery::AtMostOnce => Duration::ZERO,
+    }
+}
