@@ -1,4 +1,4 @@
-//! What queries have claimed: each occurrence is run, or its lease is moved or ended as the policies decide.
+//! Occurrences that queries have claimed: each is run, or its lease is moved or ended as the policies decide.
 
 use super::{
     Planner, Start,

@@ -475,7 +475,7 @@ impl Due {
     }
 }
 
-/// What queries have claimed.
+/// Occurrences that queries have claimed.
 impl Due {
     /// The capacity that queries and what they have claimed have reserved. `is_failing`: so do operations
     /// on the latter.

@@ -1,4 +1,4 @@
-//! What happens to a planner. The other parts of the scheduler leave it for the planner's claimer.
+//! The inputs of a planner. The other parts of the scheduler leave it for the planner's claimer.
 
 use super::{OnWay, Request, Room, SlotId};
 use crate::{

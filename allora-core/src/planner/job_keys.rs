@@ -3,8 +3,8 @@
 use super::{
     Planner,
     decide::Decision,
-    key::{KeyClaim, KeyStep},
-    keys::{KeyEffect, Wanted},
+    key::{KeyClaim, KeyStep, Wanted},
+    keys::KeyEffect,
     slot::Phase,
     slot_id::SlotId,
     wake_up::When,

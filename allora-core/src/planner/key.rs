@@ -3,7 +3,7 @@
 //! A job claims its key before the occurrence, for 5 s, so that waiting takes neither capacity nor a
 //! lease, and cursor, catch-up and overlap decide when the key is free.
 
-use super::{keys::Wanted, wake_up::When};
+use super::wake_up::When;
 use crate::{
     backend::{Action, ClaimKey, Lease, Operation, Reply},
     health::KeyWait,
@@ -76,6 +76,15 @@ pub(crate) struct HeldKey {
     pub(crate) fence: i64,
     /// The end of its lease.
     pub(crate) until: Time,
+}
+
+/// The occurrence for which a job wants its key.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) due_at: Time,
+    pub(super) limit: u32,
+    /// The longest wait.
+    pub(super) longest: Option<Duration>,
 }
 
 /// The effect of a job's key on a decision.

@@ -4,7 +4,7 @@
 use super::{
     claim_ids::ClaimIds,
     decide::Decision,
-    key::{HeldKey, KeyClaim, KeyRelease, KeyState, KeyStep, SlotKey},
+    key::{HeldKey, KeyClaim, KeyRelease, KeyState, KeyStep, SlotKey, Wanted},
     left_keys::LeftKeys,
     request::{Request, RequestAction},
     slot_id::SlotId,
@@ -49,15 +49,6 @@ pub(super) struct Keys {
 
 /// The first places in the line for each key, by its record.
 type Lines = HashMap<Arc<str>, Vec<(Time, Arc<str>)>>;
-
-/// The occurrence for which a job wants its key.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    pub(super) due_at: Time,
-    pub(super) limit: u32,
-    /// The longest wait.
-    pub(super) longest: Option<Duration>,
-}
 
 /// The effect of a reply about its key on a job.
 pub(super) enum KeyEffect {

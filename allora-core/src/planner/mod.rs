@@ -21,6 +21,7 @@ mod claimed;
 mod congestion_window;
 mod contention;
 mod decide;
+mod delays;
 mod due;
 mod input;
 mod job_keys;
@@ -43,12 +44,14 @@ mod shares;
 mod slot;
 mod slot_id;
 mod slots;
+mod start;
 mod stored;
 #[cfg(test)]
 mod tests;
 mod turns;
 mod unplanned;
 mod wake_up;
+mod walk;
 mod watch;
 
 pub(crate) use capacity::Room;
@@ -57,10 +60,10 @@ pub(crate) use due::{ClaimsKind, DueRequest};
 pub(crate) use input::{FoundRecords, Input, QueryReply, RunUpdate};
 pub(crate) use key::{HeldKey, KeyRelease};
 pub(crate) use outbox::OnWay;
-pub(crate) use output::{FoundWork, Output, Search, Start, Status, Tick, Unfinished};
-pub(crate) use published::PlannedJob;
+pub(crate) use output::{FoundWork, Output, PlannedJob, Search, Status, Tick, Unfinished};
 pub(crate) use request::Request;
 pub(crate) use slot_id::SlotId;
+pub(crate) use start::Start;
 pub(crate) use unplanned::LeftLease;
 
 use self::{
@@ -90,7 +93,7 @@ pub(crate) struct Planner {
     is_told: bool,
     /// The node had capacity for another run at the last tick.
     has_room: bool,
-    /// What has happened since the last output.
+    /// The events since the last output.
     events: Vec<Event>,
 }
 

@@ -1,4 +1,4 @@
-//! What is sent, lost or failing.
+//! Operations that are sent, lost or failing.
 //!
 //! The reply to a claim may be lost. Then the claim is repeated with the same id until it is resolved, and
 //! it reserves capacity until then, because it may have won.
@@ -37,6 +37,8 @@ pub(super) struct Outbox {
     /// The jobs whose claims are on their way: `true` if the reply to an earlier request for the same was
     /// lost. Each reserves capacity.
     claims: HashMap<SlotId, bool>,
+    /// The number of those for which that is `true`.
+    repeated: usize,
     /// The jobs with unresolved claims, in the order in which the replies were lost. Each reserves
     /// capacity.
     unresolved: VecDeque<SlotId>,
@@ -222,13 +224,16 @@ impl Outbox {
 
     /// A claim is on its way.
     pub(super) fn claim_sent(&mut self, id: SlotId, is_repeated: bool) {
+        self.repeated += usize::from(is_repeated);
         self.claims.insert(id, is_repeated);
     }
 
     /// A claim is on its way no more, if there was one. Returns whether the reply to an earlier request for
     /// the same was lost.
     pub(super) fn claim_ended(&mut self, id: SlotId) -> bool {
-        self.claims.remove(&id).unwrap_or(false)
+        let was_repeated = self.claims.remove(&id).unwrap_or(false);
+        self.repeated -= usize::from(was_repeated);
+        was_repeated
     }
 
     /// The reply to a claim was lost.
@@ -278,8 +283,7 @@ impl Outbox {
 
     /// The number of such claims.
     pub(super) fn reserved(&self) -> Reserved {
-        let repeated = self.claims.values().filter(|is_repeated| **is_repeated).count();
-        let firm = self.claims.len() - repeated;
-        Reserved { firm, unresolved: repeated + self.unresolved.len() }
+        let firm = self.claims.len() - self.repeated;
+        Reserved { firm, unresolved: self.repeated + self.unresolved.len() }
     }
 }

@@ -1,22 +1,20 @@
-//! What follows from the inputs of a planner.
+//! The effects of the inputs of a planner.
 
-use super::{DueRequest, HeldKey, KeyRelease, LeftLease, PlannedJob, Request, SlotId};
+use super::{DueRequest, KeyRelease, LeftLease, Request, Start};
 use crate::{
-    backend::{Claim, Claimed, Cursor, Occurrence},
+    backend::{Claim, Cursor, NextRun},
     error::Error,
     event::Event,
     health::KeyWait,
-    job::{CheckedSchedule, JobSpec},
     registry::Ranking,
     time::Time,
 };
-use allora_schedule::Excluded;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-/// What follows from the inputs.
+/// The effects of the inputs.
 #[derive(Default)]
 pub(crate) struct Output {
-    /// What is sent now, after a tick.
+    /// After a tick, the requests to send.
     pub(crate) tick: Tick,
     /// The runs to start.
     pub(crate) starts: Vec<Start>,
@@ -34,6 +32,18 @@ pub(crate) struct Output {
     /// The result of the search that was answered.
     pub(crate) found: Option<FoundWork>,
     pub(crate) status: Status,
+}
+
+/// The published state of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlannedJob {
+    /// The next occurrence; `None` while it is not known.
+    pub(crate) next: Option<NextRun>,
+    /// The time since which, or from which, an occurrence can be claimed; `None` if a lease or a
+    /// problem of the job holds it back.
+    pub(crate) claimable_at: Option<Time>,
+    /// The schedule is paused.
+    pub(crate) is_paused: bool,
 }
 
 /// The state of the planner, for the other parts of its claimer.
@@ -54,7 +64,7 @@ pub(crate) struct Status {
     pub(crate) was_shared: bool,
 }
 
-/// What is sent now.
+/// The requests to send now.
 #[derive(Default)]
 pub(crate) struct Tick {
     /// The operations to send.
@@ -103,51 +113,15 @@ pub(crate) struct FoundWork {
     pub(crate) is_losing: bool,
 }
 
-/// What a node that stops has claimed, or may have claimed, without a run.
+/// Claims of a node that stops, made or without a reply, that have no run.
 #[derive(Default)]
 pub(crate) struct Unfinished {
     /// The unresolved claims, with the names of their jobs and the cursors' moves by their completions.
     pub(crate) claims: Vec<(Arc<str>, Claim, Cursor)>,
     /// The queries without a reply, first that which is on its way.
     pub(crate) queries: Vec<DueRequest>,
-    /// What queries have claimed.
+    /// The leases of what queries have claimed.
     pub(crate) leases: Vec<LeftLease>,
     /// The keys that are or may be held.
     pub(crate) keys: Vec<KeyRelease>,
-}
-
-/// A run to start.
-pub(crate) struct Start {
-    /// The place of its job; `None` if a query has claimed it.
-    pub(crate) slot: Option<SlotId>,
-    pub(crate) name: Arc<str>,
-    pub(crate) spec: JobSpec,
-    pub(crate) claimed: Claimed,
-    /// The cursor's move by its completion.
-    pub(crate) then: Cursor,
-    pub(crate) late: Duration,
-    /// The scheduled times from which and to which the cursor moves for it, if it moves.
-    pub(crate) passes: Option<(Time, Time)>,
-    /// The job's concurrency key.
-    pub(crate) key: Option<HeldKey>,
-    /// `false`: an unresolved claim has won, and the node's capacity is used up meanwhile. It is released.
-    pub(crate) has_room: bool,
-}
-
-impl Start {
-    /// The occurrences that the calendar excludes where the cursor moves. Calls the user's schedule.
-    pub(crate) fn excluded(&self) -> Option<Excluded> {
-        let (after, until) = self.passes?;
-        CheckedSchedule::of(&self.name, &self.spec).excluded(after, until).ok().flatten()
-    }
-}
-
-/// The scheduled times from which and to which one of these moves takes the cursor.
-pub(super) fn moved(from: &Occurrence, moves: [Cursor; 2]) -> Option<(Time, Time)> {
-    let to = |cursor: Cursor| match cursor {
-        Cursor::To(next) => next.map(|next| next.scheduled_at),
-        Cursor::Keep => None,
-    };
-    let until = moves.into_iter().find_map(to).filter(|_| from.trigger.is_none())?;
-    Some((from.scheduled_at, until))
 }

@@ -1,20 +1,8 @@
 //! The part of a job's state that the node publishes.
 
-use super::{Output, Planner, SlotId, key::SlotKey, slot::Phase};
-use crate::{backend::NextRun, job::Overlap, time::Time};
+use super::{Output, PlannedJob, Planner, SlotId, key::SlotKey, slot::Phase};
+use crate::job::Overlap;
 use std::sync::Arc;
-
-/// The published state of a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PlannedJob {
-    /// The next occurrence; `None` while it is not known.
-    pub(crate) next: Option<NextRun>,
-    /// The time since which, or from which, an occurrence can be claimed; `None` if a lease or a
-    /// problem of the job holds it back.
-    pub(crate) claimable_at: Option<Time>,
-    /// The schedule is paused.
-    pub(crate) is_paused: bool,
-}
 
 impl Planner {
     /// Publishes the state of a job, if there is something new.

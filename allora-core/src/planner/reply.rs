@@ -3,11 +3,11 @@
 use super::{
     Output, Planner, Room, RunUpdate, Start,
     decide::{GiveUp, completion_of},
-    output::moved,
     places::not_run,
     request::{Request, RequestAction},
     slot::{Exchange, Off, PendingClaim, Phase},
     slot_id::SlotId,
+    start::moved,
     wake_up::When,
 };
 use crate::{

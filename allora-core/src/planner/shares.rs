@@ -10,7 +10,7 @@
 //! each schedule that is left, as for jobs in code, would cost as much as the failed claim. A search
 //! by names would hide what the other nodes do not run.
 
-use super::turns::FOUND;
+use super::delays::FOUND;
 use crate::{
     backend::JobState,
     registry::Ranking,

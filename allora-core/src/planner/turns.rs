@@ -1,8 +1,8 @@
-//! Who goes first: the time for which this node leaves something that is due to other nodes.
+//! The turns of the nodes: the time for which this node leaves something that is due to other nodes.
 //!
 //! If every node looked at once, all but one would look in vain, and the load on the store would grow with
 //! the nodes. So each node has a rank for each piece of work, from the registry, and one table says how long
-//! a node of this rank waits. What is due is late by that if the nodes before it have died, and no longer.
+//! a node of this rank waits ([`delays`](super::delays)). What is due is late by that if the nodes before it have died, and no longer.
 //!
 //! A node that is busy shows how long the others need. The second and the third node for a job in code wait
 //! longer if the store needs longer for their own claims of the same instant: the first node has as many,
@@ -13,6 +13,7 @@
 use super::{
     Planner,
     contention::Contention,
+    delays::{CONFLICT, JOB, QUERY},
     own_claims::OwnClaims,
     shares::Shares,
     slot::{Off, Phase, Slot},
@@ -27,51 +28,8 @@ use crate::{
 use chrono::DateTime;
 use std::{mem, time::Duration};
 
-/// The delays of the nodes for one sort of work. The first node has none.
-pub(super) struct Delays {
-    /// The delay of the second node, and the distance of each further one from the one before it.
-    step: Duration,
-    /// The last rank with a delay of its own.
-    last: u32,
-    /// The delay of all others.
-    others: Duration,
-}
-
-/// For an occurrence of a job in code: to look at it. The second and the third node check soon after the
-/// time, so that a job whose first node has died starts within that delay. All others leave it to the
-/// [watch](super::watch).
-const JOB: Delays = Delays { step: millis(20), last: 2, others: WATCHED };
-
-/// For a stored schedule that a search has found: to claim it.
-pub(super) const FOUND: Delays = Delays { step: millis(200), last: 3, others: millis(600) };
-
-/// For the stored schedules that are due at one instant: to query and claim them. Queries at the same time
-/// would lock the rows in turn, each with more work than alone.
-const QUERY: Delays = Delays { step: millis(10), last: 4, others: millis(40) };
-
-/// For a job that was left to other builds, which may have gone: to read it again. One node is enough to set
-/// its definition.
-const CONFLICT: Delays = Delays { step: millis(20), last: u32::MAX, others: Duration::MAX };
-
-/// The delay of all nodes but the first three for a job in code.
-pub(super) const WATCHED: Duration = millis(500);
-
 /// The time from the first node's check of an instant to the last one's.
 const SPREAD: Duration = Duration::from_secs(1);
-
-const fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-impl Delays {
-    /// The delay of the node of this rank. `window`: the longest delay of a start.
-    pub(super) fn of(&self, rank: usize, window: Option<Duration>) -> Duration {
-        let rank = u32::try_from(rank).unwrap_or(u32::MAX);
-        let delay = if rank <= self.last { self.step.saturating_mul(rank) } else { self.others };
-        // An occurrence that may be late only by so much is not missed because of it.
-        window.map_or(delay, |window| delay.min(window / 2))
-    }
-}
 
 /// The nodes with the same jobs, as this node last saw them, and what shows how busy they are.
 #[derive(Default)]
@@ -139,7 +97,7 @@ impl Turns {
     /// The time of the next look at a job in code that is due at `due_at`, if it is left to another node for
     /// longer than `turn`: the store is slow.
     pub(super) fn stays_until(&self, due_at: Time, turn: Duration, now: Time) -> Option<Time> {
-        let backup = (1..=JOB.last).find(|backup| JOB.step * *backup == turn)?;
+        let backup = JOB.rank_of(turn)?;
         self.own_claims.others_until(due_at, backup, now)
     }
 
@@ -155,7 +113,7 @@ impl Turns {
         let Some(instant) = instant else { return };
         self.own_claims.ended(instant);
         // Others wait as long as that in any case.
-        if let Some(came_at) = came_at.filter(|at| since(*at, instant) > JOB.step / 2) {
+        if let Some(came_at) = came_at.filter(|at| since(*at, instant) > JOB.of(1, None) / 2) {
             self.own_claims.answered(instant, came_at);
         }
     }
@@ -205,25 +163,5 @@ impl Planner {
             let ids: Vec<SlotId> = self.jobs.iter().filter_map(is_known).collect();
             ids.into_iter().for_each(|id| self.look_again(id));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_node_claims_the_next_two_check_soon_and_the_others_half_a_second_later() {
-        let delays = [0, 1, 2, 3, 4, 99, usize::MAX].map(|rank| JOB.of(rank, None).as_millis());
-        assert_eq!(delays, [0, 20, 40, 500, 500, 500, 500]);
-    }
-
-    #[test]
-    fn queries_and_claims_of_what_was_found_follow_each_other_up_to_a_last_node() {
-        let of = |delays: &Delays| [0, 1, 3, 4, 9].map(|rank| delays.of(rank, None).as_millis());
-        assert_eq!(of(&QUERY), [0, 10, 30, 40, 40]);
-        assert_eq!(of(&FOUND), [0, 200, 600, 600, 600]);
-        assert_eq!(of(&CONFLICT), [0, 20, 60, 80, 180]);
-        assert_eq!(QUERY.of(9, Some(millis(30))), millis(15), "half of a window");
     }
 }

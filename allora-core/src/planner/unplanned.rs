@@ -2,11 +2,11 @@
 //! policies decide.
 
 use super::{
-    ask::walk_and_decide,
     backlog::Backlog,
     decide::{Claimant, Decision, completion_of},
     known::Known,
-    output::{Start, moved},
+    start::{Start, moved},
+    walk::walk_and_decide,
 };
 use crate::{
     backend::{Action, Advance, Claimed, Cursor, JobState, NextRun, Occurrence},

@@ -13,11 +13,11 @@
 
 use super::{
     Planner,
+    delays::WATCHED,
     mark::{Mark, record_of},
     request::{MarkAction, Request, RequestAction},
     slot::{Phase, Slot},
     slot_id::SlotId,
-    turns::WATCHED,
     wake_up::When,
 };
 use crate::{

@@ -60,10 +60,6 @@ impl Driver {
             self.node.board.planned(&name, planned);
         }
         self.node.emit(mem::take(&mut output.events));
-        // Claims of every-node jobs are never without a reply.
-        if self.placement == Placement::OneNode {
-            self.node.board.conditions().unresolved = self.status.unresolved;
-        }
         self.publish_keys(output.key_waits.take());
         (output, now)
     }
@@ -157,6 +153,7 @@ impl Driver {
             let room = Self::room(node, shared, placement);
             Input::Answered { requests, applied, room }
         });
+        self.publish_unresolved();
         // The extensions and ends of this node's runs of these jobs go before claims.
         if !output.recovered.is_empty() {
             let recovered = output.recovered.iter();
@@ -197,7 +194,7 @@ impl Driver {
         self.hold_overdue(|_| true);
     }
 
-    /// What is claimed without a run when the node stops.
+    /// Hands over the claims without a run: the node stops.
     pub(in crate::scheduler) fn stop(self) -> Unfinished {
         self.planner.stop()
     }
@@ -225,6 +222,13 @@ impl Driver {
         self.node.metrics.key_waits(&all);
     }
 
+    /// Publishes the number of claims whose replies were lost. Those of every-node jobs never are.
+    fn publish_unresolved(&self) {
+        if self.placement == Placement::OneNode {
+            self.node.board.conditions().unresolved = self.status.unresolved;
+        }
+    }
+
     /// The replies to the requests of this input were lost.
     pub(in crate::scheduler) fn on_lost(&mut self, input: Input) {
         if let Input::Lost(requests) | Input::TimedOut { requests, .. } = &input {
@@ -232,6 +236,7 @@ impl Driver {
             self.node.metrics.claims_failed(claims, "no_reply");
         }
         self.apply(input);
+        self.publish_unresolved();
     }
 }
 
