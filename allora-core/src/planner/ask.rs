@@ -241,7 +241,8 @@ impl Planner {
         if self.without_slot_at().is_none_or(|at| !at.is_due(now)) {
             return;
         }
-        let releases = self.keys.take_releases(most).into_iter().map(Request::release);
+        let releases = &mut self.effects.releases;
+        let releases = releases.drain(..most.min(releases.len())).map(Request::release);
         // In front of the claims, which may be for the same keys.
         requests.splice(..0, releases);
         let left = most.saturating_sub(requests.len());
@@ -250,7 +251,7 @@ impl Planner {
 
     /// The time of the next of them.
     fn without_slot_at(&self) -> Option<When> {
-        let has_any = self.keys.has_releases() || self.due.has_unplanned();
+        let has_any = !self.effects.releases.is_empty() || self.due.has_unplanned();
         has_any.then(|| self.outbox.delay(None, When::Next))
     }
 

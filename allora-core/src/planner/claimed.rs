@@ -5,7 +5,7 @@ use super::{
     decide::Claimant,
     places::not_run,
     request::{Request, RequestAction},
-    unplanned::{Step, Unplanned},
+    unplanned::{Plan, Step, Unplanned},
     wake_up::When,
 };
 use crate::{
@@ -43,12 +43,14 @@ impl Planner {
             }
             let spec = match is_in_code {
                 true => None,
-                false => self.due.code_of(&state, &mut self.events),
+                false => self.due.code_of(&state, &mut self.effects.events),
             };
-            let mut unplanned = Unplanned::new(state, claimed, spec, runs);
-            match unplanned.plan(claimant, now) {
-                Some(start) => starts.push(start),
-                None => self.due.plan_later(unplanned),
+            let mut unplanned = Unplanned::new(state, claimed, spec);
+            let plan = if runs { unplanned.plan(claimant, now) } else { Plan::Release };
+            match plan {
+                Plan::Run(start) => starts.push(start),
+                Plan::Later => self.due.plan_later(unplanned),
+                Plan::Release => self.effects.releases.push(unplanned.release()),
             }
         }
         starts
@@ -70,7 +72,17 @@ impl Planner {
         let claimant = self.claimant_of_query();
         let mut requests = Vec::new();
         for mut unplanned in self.due.take_unplanned(most) {
-            unplanned.plan_operation(claimant, now);
+            if let Step::Undecided = unplanned.step {
+                match unplanned.plan(claimant, now) {
+                    // Only a reply starts a run.
+                    Plan::Run(start) => unplanned.extend(&start),
+                    Plan::Later => {}
+                    Plan::Release => {
+                        requests.push(Request::release(unplanned.release()));
+                        continue;
+                    }
+                }
+            }
             if let Step::Undecided = unplanned.step {
                 self.due.plan_later(unplanned);
                 continue;
@@ -100,7 +112,7 @@ impl Planner {
             let (name, first) = (unplanned.name(), advance.expected);
             let kind = unplanned.state.kind.as_str().into();
             let event = is_moved.then(|| not_run(name, kind, first, &advance.not_run));
-            self.events.extend(event);
+            self.effects.events.extend(event);
         }
         match reply {
             Reply::Claimed(claimed) => unplanned.is_claimed(claimed),
@@ -121,10 +133,7 @@ impl Planner {
         let start = unplanned.start(now).filter(|_| self.has_room_for(None));
         match &start {
             Some(_) => self.take_room(None),
-            None => {
-                unplanned.step = Step::Release;
-                self.due.plan_later(unplanned);
-            }
+            None => self.effects.releases.push(unplanned.release()),
         }
         start
     }

@@ -5,13 +5,8 @@
 //! such claims, a query claims what is due without a plan, and each occurrence is planned after that.
 
 use super::{
-    broken::Broken,
-    capacity::Reserved,
-    claim_ids::ClaimIds,
-    congestion_window::CongestionWindow,
-    turns::Turns,
-    unplanned::{LeftLease, Unplanned},
-    wake_up::When,
+    broken::Broken, capacity::Reserved, claim_ids::ClaimIds, congestion_window::CongestionWindow,
+    release::Release, turns::Turns, unplanned::Unplanned, wake_up::When,
 };
 use crate::{
     backend::JobState,
@@ -515,12 +510,11 @@ impl Due {
         self.sent -= 1;
     }
 
-    /// The queries without a reply, first that which is on its way, and what queries have claimed and no
-    /// run has.
-    pub(super) fn take_claimed(&mut self) -> (Vec<DueRequest>, Vec<LeftLease>) {
+    /// The queries without a reply, first that which is on its way, and the releases of what queries have
+    /// claimed.
+    pub(super) fn take_claimed(&mut self) -> (Vec<DueRequest>, Vec<Release>) {
         let asked = self.asked.take().into_iter().chain(mem::take(&mut self.lost));
-        let asked = asked.map(|asked| asked.request).collect();
         let unplanned = mem::take(&mut self.unplanned).into_iter();
-        (asked, unplanned.map(Unplanned::left).collect())
+        (asked.map(|asked| asked.request).collect(), unplanned.map(Unplanned::release).collect())
     }
 }

@@ -29,7 +29,7 @@ impl Planner {
         let Some(slot) = self.jobs.get(id) else { return KeyStep::Go };
         let settings = &slot.spec.settings;
         let Some((setting, due_at)) = settings.concurrency_key.as_ref().zip(due_at) else {
-            self.keys.release(id, now, &mut self.events);
+            self.keys.release(id, now, &mut self.effects);
             return KeyStep::Go;
         };
         let wanted = Wanted { due_at, limit: setting.limit, longest: settings.max_key_wait };
@@ -48,7 +48,7 @@ impl Planner {
                 return self.keys.asks_later(id, wanted, now);
             }
         }
-        if let Some(step) = self.keys.step(id, decision, wanted, now, &mut self.events) {
+        if let Some(step) = self.keys.step(id, decision, wanted, now, &mut self.effects) {
             return step;
         }
         // Another node may know that it has waited, which moves its window.
@@ -103,8 +103,8 @@ impl Planner {
         has_room: bool,
         now: Time,
     ) {
-        let Self { keys, ids, events, .. } = self;
-        let effect = keys.on_reply(id, claim, reply, has_room, ids, self.config.poll, now, events);
+        let Self { keys, ids, effects, .. } = self;
+        let effect = keys.on_reply(id, claim, reply, has_room, ids, self.config.poll, now, effects);
         match effect {
             Some(KeyEffect::LookAgain) => self.look_again(id),
             Some(KeyEffect::ReadAt(at)) => self.read_at(id, When::At(at)),

@@ -1,11 +1,11 @@
-//! The concurrency key of one job: its claim, the progress of that, and its release.
+//! The concurrency key of one job: its claim, and the progress of that.
 //!
 //! A job claims its key before the occurrence, for 5 s, so that waiting takes neither capacity nor a
 //! lease, and cursor, catch-up and overlap decide when the key is free.
 
 use super::wake_up::When;
 use crate::{
-    backend::{Action, ClaimKey, Lease, Operation, Reply},
+    backend::ClaimKey,
     health::KeyWait,
     time::{Time, saturating_add},
 };
@@ -60,14 +60,6 @@ pub(crate) struct KeyClaim {
     pub(super) not_after: Option<Time>,
 }
 
-/// A place of a key that is released because no occurrence was claimed with it.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyRelease {
-    pub(super) claim: KeyClaim,
-    /// The fence of the place; `None` while the outcome of the claim is unknown.
-    pub(super) fence: Option<i64>,
-}
-
 /// A place of a key, for the run that has it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldKey {
@@ -113,37 +105,6 @@ impl KeyClaim {
     /// Its place in the order in which claims are sent.
     pub(super) fn place(&self) -> (Time, Arc<str>) {
         (self.due_at, self.holder.clone())
-    }
-}
-
-impl KeyRelease {
-    /// The release, or the claim again while its outcome is unknown.
-    pub(crate) fn operation(&self) -> Operation<'_> {
-        let action = match self.fence {
-            Some(fence) => Action::ReleaseKey { fence },
-            None => Action::ClaimKey(self.claim.operation()),
-        };
-        Operation::new(&self.claim.record, action)
-    }
-
-    pub(crate) fn job(&self) -> Arc<str> {
-        self.claim.job.clone()
-    }
-
-    /// The release that follows the reply to the claim, if a place was given to that. A claim that comes too
-    /// late finds a place whose lease has ended in the record only.
-    pub(crate) fn after(mut self, reply: &Reply) -> Option<Self> {
-        let fence = match reply {
-            _ if self.fence.is_some() => None,
-            Reply::Claimed(claimed) => Some(claimed.fence),
-            Reply::State(state) => {
-                let is_mine = |lease: &&Lease| lease.claim_id == self.claim.claim_id;
-                state.leases.iter().find(is_mine).map(|lease| lease.fence)
-            }
-            _ => None,
-        };
-        self.fence = Some(fence?);
-        Some(self)
     }
 }
 

@@ -4,8 +4,10 @@
 use super::{
     claim_ids::ClaimIds,
     decide::Decision,
-    key::{HeldKey, KeyClaim, KeyRelease, KeyState, KeyStep, SlotKey, Wanted},
+    effects::Effects,
+    key::{HeldKey, KeyClaim, KeyState, KeyStep, SlotKey, Wanted},
     left_keys::LeftKeys,
+    release::Release,
     request::{Request, RequestAction},
     slot_id::SlotId,
     wake_up::When,
@@ -41,8 +43,6 @@ pub(super) struct Keys {
     /// The first jobs of this node in the line for each key, in the last tick in which one was to ask again.
     lines: Option<(u64, Lines)>,
     left: LeftKeys,
-    /// Places that are to be released.
-    releases: Vec<KeyRelease>,
     /// A wait has changed since it was published.
     has_changed: bool,
 }
@@ -132,7 +132,7 @@ impl Keys {
         decision: &Decision,
         wanted: Wanted,
         now: Time,
-        events: &mut Vec<Event>,
+        effects: &mut Effects,
     ) -> Option<KeyStep> {
         let key = self.by_job.get_mut(&id)?;
         match (key.state, decision) {
@@ -153,7 +153,7 @@ impl Keys {
                 }
             }
             _ => {
-                self.release(id, now, events);
+                self.release(id, now, effects);
                 return None;
             }
         }
@@ -196,12 +196,12 @@ impl Keys {
         ids: &mut ClaimIds,
         poll: Duration,
         now: Time,
-        events: &mut Vec<Event>,
+        effects: &mut Effects,
     ) -> Option<KeyEffect> {
         let key = self.by_job.get_mut(&id).filter(|key| key.claim.claim_id == claim.claim_id);
         let Some(key) = key else {
             if let Reply::Claimed(claimed) = reply {
-                self.releases.push(KeyRelease { claim, fence: Some(claimed.fence) });
+                effects.releases.push(Release::key(claim, Some(claimed.fence)));
             }
             return None;
         };
@@ -215,15 +215,15 @@ impl Keys {
                 let key = &claim.key;
                 let reason =
                     format!("the record of its concurrency key {key:?} cannot be read: {reason}");
-                events.push(Event::JobUnreadable { name, reason });
+                effects.events.push(Event::JobUnreadable { name, reason });
             }
             key.is_busy_for(now, poll.min(ASK_AGAIN));
             return Some(KeyEffect::LookAgain);
         }
-        end_unreadable(key, events);
+        end_unreadable(key, effects);
         let state = match reply {
             Reply::Claimed(claimed) => {
-                self.left.note(&claim, None, events);
+                self.left.note(&claim, None, &mut effects.events);
                 let waited_since = claimed.occurrence.scheduled_at;
                 key.claim.since = Some(key.claim.since.unwrap_or(now).min(waited_since));
                 key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
@@ -232,7 +232,7 @@ impl Keys {
                     let left = mem::replace(&mut key.claim.claim_id, ids.draw());
                     let claim = KeyClaim { claim_id: left, ..key.claim.clone() };
                     key.state = KeyState::Busy { ask_at: When::Next };
-                    self.releases.push(KeyRelease { claim, fence: Some(claimed.fence) });
+                    effects.releases.push(Release::key(claim, Some(claimed.fence)));
                 }
                 return Some(KeyEffect::LookAgain);
             }
@@ -253,7 +253,7 @@ impl Keys {
         });
         let holders: Vec<KeyHolder> = holders.collect();
         let left = state.leases.iter().find(|lease| is_left(lease, now));
-        self.left.note(&claim, left, events);
+        self.left.note(&claim, left, &mut effects.events);
         let is_same = |lease: &Lease| {
             lease.due_at == claim.due_at
                 && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
@@ -268,7 +268,7 @@ impl Keys {
         let differs = state.version != 0 && state.version != u64::from(claim.limit);
         if differs && key.other_limit != Some(state.version) {
             key.other_limit = Some(state.version);
-            events.push(Event::KeyLimitsDiffer {
+            effects.events.push(Event::KeyLimitsDiffer {
                 name: claim.job.clone(),
                 key: claim.key.clone(),
                 limit: claim.limit,
@@ -289,7 +289,7 @@ impl Keys {
         });
         key.wait = Some(wait.clone());
         if is_new {
-            events.push(Event::KeyBusy { name: claim.job.clone(), wait });
+            effects.events.push(Event::KeyBusy { name: claim.job.clone(), wait });
         }
         key.is_busy_for(now, poll.min(ASK_AGAIN));
         Some(KeyEffect::LookAgain)
@@ -369,7 +369,7 @@ impl Keys {
         &mut self,
         id: SlotId,
         now: Time,
-        events: &mut Vec<Event>,
+        effects: &mut Effects,
     ) -> Option<HeldKey> {
         let SlotKey { claim, state: KeyState::Granted { fence, until }, wait, .. } =
             *self.by_job.remove(&id)?
@@ -377,43 +377,27 @@ impl Keys {
             return None;
         };
         self.has_changed = true;
-        end_wait(&claim, wait, now, events);
+        end_wait(&claim, wait, now, effects);
         Some(HeldKey { key: claim.key, record: claim.record, fence, until })
     }
 
     /// Ends a job's interest in its key, and releases it if it is or may be held.
-    pub(super) fn release(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) {
+    pub(super) fn release(&mut self, id: SlotId, now: Time, effects: &mut Effects) {
         let Some(mut key) = self.by_job.remove(&id) else { return };
         self.has_changed = true;
-        end_unreadable(&mut key, events);
+        end_unreadable(&mut key, effects);
         let is_same = |other: &SlotKey| other.claim.record == key.claim.record;
         if !self.left.is_empty() && !self.by_job.values().any(|other| is_same(other)) {
-            self.left.note(&key.claim, None, events);
+            self.left.note(&key.claim, None, &mut effects.events);
         }
         let SlotKey { claim, state, wait, .. } = *key;
-        end_wait(&claim, wait, now, events);
+        end_wait(&claim, wait, now, effects);
         let fence = match state {
             KeyState::Granted { fence, .. } => Some(fence),
             KeyState::Asked => None,
             KeyState::Busy { .. } => return,
         };
-        self.releases.push(KeyRelease { claim, fence });
-    }
-
-    /// `true` if places are to be released.
-    pub(super) fn has_releases(&self) -> bool {
-        !self.releases.is_empty()
-    }
-
-    /// The releases to send now, at most so many.
-    pub(super) fn take_releases(&mut self, most: usize) -> Vec<KeyRelease> {
-        let most = most.min(self.releases.len());
-        self.releases.drain(..most).collect()
-    }
-
-    /// A release follows a reply, or is sent again.
-    pub(super) fn release_again(&mut self, release: impl IntoIterator<Item = KeyRelease>) {
-        self.releases.extend(release);
+        effects.releases.push(Release::key(claim, fence));
     }
 
     /// The clock was set back: the times at which busy keys are asked for are too far away.
@@ -423,26 +407,29 @@ impl Keys {
         }
     }
 
-    /// Hands over all keys that are or may be held.
-    pub(super) fn take_all(&mut self, now: Time, events: &mut Vec<Event>) -> Vec<KeyRelease> {
+    /// Releases all keys that are or may be held.
+    pub(super) fn release_all(&mut self, now: Time, effects: &mut Effects) {
         while let Some((id, _)) = self.by_job.first_key_value() {
-            self.release(*id, now, events);
+            self.release(*id, now, effects);
         }
-        mem::take(&mut self.releases)
     }
 }
 
 /// Reports that the record of a key can be read again, or is not needed any more.
-fn end_unreadable(key: &mut SlotKey, events: &mut Vec<Event>) {
+fn end_unreadable(key: &mut SlotKey, effects: &mut Effects) {
     if mem::take(&mut key.is_unreadable) {
-        events.push(Event::JobResumed { name: key.claim.job.clone() });
+        effects.events.push(Event::JobResumed { name: key.claim.job.clone() });
     }
 }
 
-fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, events: &mut Vec<Event>) {
+fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, effects: &mut Effects) {
     if let Some(wait) = wait {
         let waited = since(now, wait.since);
-        events.push(Event::KeyFree { name: claim.job.clone(), key: claim.key.clone(), waited });
+        effects.events.push(Event::KeyFree {
+            name: claim.job.clone(),
+            key: claim.key.clone(),
+            waited,
+        });
     }
 }
 

@@ -51,7 +51,7 @@ impl Planner {
             Agreement::Own => {
                 if let Phase::Redefine(former) = &slot.phase {
                     let (name, was_abandoned) = (slot.name.clone(), former.is_abandoned);
-                    self.events.extend(match former.missed {
+                    self.effects.events.extend(match former.missed {
                         Some((first, range)) => {
                             Some(not_run(name, slot.spec.kind(), first, &range))
                         }
@@ -64,7 +64,7 @@ impl Planner {
                 self.know(id, state, now);
             }
             Agreement::Adopted(spec) => {
-                self.events.push(Event::DefinitionAdopted { name: slot.name.clone() });
+                self.effects.events.push(Event::DefinitionAdopted { name: slot.name.clone() });
                 slot.adopt(spec);
                 slot.agreed = Some(state.generation);
                 self.know(id, state, now);
@@ -112,7 +112,7 @@ impl Planner {
         let Some(slot) = self.jobs.get_mut(id).filter(|slot| !slot.is_stored()) else { return };
         if !matches!(slot.reported(), Some(Off::Ahead(_))) {
             let off = Off::Ahead(until);
-            self.events.extend(off.event(slot.name.clone()));
+            self.effects.events.extend(off.event(slot.name.clone()));
             slot.rare.get_or_insert_default().reported = Some(off);
             self.ahead.waits(id, until);
         }
@@ -163,7 +163,7 @@ impl Planner {
         let has_all = kinds.is_some() && is_whole && !is_full;
         FoundWork {
             is_new,
-            invalid: has_all.then(|| self.due.end_sweep(&mut self.events)),
+            invalid: has_all.then(|| self.due.end_sweep(&mut self.effects.events)),
             claimed_at: self.due.claims_found_at(states.len()),
             left_until: self.turns.shares.left_until(),
             is_losing: self.turns.contention.is_losing(),

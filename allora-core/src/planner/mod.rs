@@ -23,6 +23,7 @@ mod contention;
 mod decide;
 mod delays;
 mod due;
+mod effects;
 mod input;
 mod job_keys;
 mod jobs;
@@ -37,6 +38,7 @@ mod output;
 mod own_claims;
 mod places;
 mod published;
+mod release;
 mod reply;
 mod request;
 mod reserved;
@@ -58,17 +60,17 @@ pub(crate) use capacity::Room;
 pub(crate) use decide::completion_of;
 pub(crate) use due::{ClaimsKind, DueRequest};
 pub(crate) use input::{FoundRecords, Input, QueryReply, RunUpdate};
-pub(crate) use key::{HeldKey, KeyRelease};
+pub(crate) use key::HeldKey;
 pub(crate) use outbox::OnWay;
 pub(crate) use output::{FoundWork, Output, PlannedJob, Search, Status, Tick, Unfinished};
+pub(crate) use release::Release;
 pub(crate) use request::Request;
 pub(crate) use slot_id::SlotId;
 pub(crate) use start::Start;
-pub(crate) use unplanned::LeftLease;
 
 use self::{
-    ahead::AheadJobs, capacity::Capacity, claim_ids::ClaimIds, due::Due, jobs::Jobs, keys::Keys,
-    outbox::Outbox, turns::Turns, watch::Watch,
+    ahead::AheadJobs, capacity::Capacity, claim_ids::ClaimIds, due::Due, effects::Effects,
+    jobs::Jobs, keys::Keys, outbox::Outbox, turns::Turns, watch::Watch,
 };
 use crate::{event::Event, stored::Route, time::Time};
 use std::{mem, sync::Arc, time::Duration};
@@ -93,8 +95,7 @@ pub(crate) struct Planner {
     is_told: bool,
     /// The node had capacity for another run at the last tick.
     has_room: bool,
-    /// The events since the last output.
-    events: Vec<Event>,
+    effects: Effects,
 }
 
 /// The settings of a planner.
@@ -149,7 +150,7 @@ impl Planner {
             tick: 0,
             is_told: true,
             has_room: true,
-            events: Vec::new(),
+            effects: Effects::default(),
             config,
         }
     }
@@ -167,7 +168,7 @@ impl Planner {
         for name in self.watch.take_planned() {
             self.publish(&name, &mut output);
         }
-        output.events = mem::take(&mut self.events);
+        output.events = mem::take(&mut self.effects.events);
         output.key_waits = self.keys.waits();
         output.status = self.status();
         output
@@ -192,7 +193,7 @@ impl Planner {
                 self.outbox.set_on_way(on_way);
                 self.is_told = is_told;
                 output.tick = self.tick(now, &room);
-                for name in self.events.iter().filter_map(Event::job) {
+                for name in self.effects.events.iter().filter_map(Event::job) {
                     self.publish(name, output);
                 }
             }
@@ -227,16 +228,17 @@ impl Planner {
 
     /// Hands over the claims without a reply, and what is claimed and has no run: the node stops.
     pub(crate) fn stop(mut self) -> Unfinished {
-        let ids = self.outbox.take_unresolved();
-        let claims = ids.into_iter().filter_map(|id| {
+        let unresolved = self.outbox.take_unresolved().into_iter().filter_map(|id| {
             let slot = self.jobs.get_mut(id)?;
             let pending = slot.exchange.repeat()?;
-            Some((slot.name.clone(), pending.claim, pending.then))
+            Some(Release::unresolved(slot.name.clone(), pending.claim, pending.then))
         });
-        let claims = claims.collect();
-        let (queries, leases) = self.due.take_claimed();
-        let keys = self.keys.take_all(self.now, &mut self.events);
-        Unfinished { claims, queries, leases, keys }
+        let mut releases: Vec<Release> = unresolved.collect();
+        self.keys.release_all(self.now, &mut self.effects);
+        let (queries, claimed) = self.due.take_claimed();
+        let given_back = self.effects.releases.into_iter().chain(claimed);
+        releases.extend(given_back.map(Release::read_first));
+        Unfinished { releases, queries }
     }
 
     fn status(&self) -> Status {

@@ -1,13 +1,8 @@
 //! The effects of the inputs of a planner.
 
-use super::{DueRequest, KeyRelease, LeftLease, Request, Start};
+use super::{DueRequest, Release, Request, Start};
 use crate::{
-    backend::{Claim, Cursor, NextRun},
-    error::Error,
-    event::Event,
-    health::KeyWait,
-    registry::Ranking,
-    time::Time,
+    backend::NextRun, error::Error, event::Event, health::KeyWait, registry::Ranking, time::Time,
 };
 use std::sync::Arc;
 
@@ -116,12 +111,7 @@ pub(crate) struct FoundWork {
 /// Claims of a node that stops, made or without a reply, that have no run.
 #[derive(Default)]
 pub(crate) struct Unfinished {
-    /// The unresolved claims, with the names of their jobs and the cursors' moves by their completions.
-    pub(crate) claims: Vec<(Arc<str>, Claim, Cursor)>,
+    pub(crate) releases: Vec<Release>,
     /// The queries without a reply, first that which is on its way.
     pub(crate) queries: Vec<DueRequest>,
-    /// The leases of what queries have claimed.
-    pub(crate) leases: Vec<LeftLease>,
-    /// The keys that are or may be held.
-    pub(crate) keys: Vec<KeyRelease>,
 }

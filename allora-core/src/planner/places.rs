@@ -20,7 +20,7 @@ impl Planner {
     pub(super) fn add_or_report(&mut self, name: Arc<str>, spec: JobSpec) {
         if let Err(error) = self.add(name.clone(), spec) {
             let reason = error.chain();
-            self.events.push(Event::JobInvalid { name, reason });
+            self.effects.events.push(Event::JobInvalid { name, reason });
         }
     }
 
@@ -86,7 +86,7 @@ impl Planner {
 
     /// Frees the slot of a job about which nothing is asked.
     pub(super) fn free(&mut self, id: SlotId) -> Option<Slot> {
-        self.keys.release(id, self.now, &mut self.events);
+        self.keys.release(id, self.now, &mut self.effects);
         self.outbox.answered(Some(id));
         self.ahead.remove(id);
         self.watch.was_covered(id);
@@ -187,14 +187,14 @@ impl Planner {
         let recheck_at = self.off_until(id, &off, now);
         let Some(slot) = self.jobs.get_mut(id) else { return };
         if slot.reported() != Some(&off) {
-            self.events.extend(off.event(slot.name.clone()));
+            self.effects.events.extend(off.event(slot.name.clone()));
             slot.rare.get_or_insert_default().reported = Some(off.clone());
         }
         if off == Off::Deleted {
             slot.note_cursor(None);
         }
         slot.phase = Phase::Off(off);
-        self.keys.release(id, now, &mut self.events);
+        self.keys.release(id, now, &mut self.effects);
         self.wake(id, Some(When::At(recheck_at)));
     }
 
@@ -215,7 +215,7 @@ impl Planner {
         if let Some(slot) = self.jobs.get_mut(id)
             && slot.rare.as_mut().and_then(|rare| rare.reported.take()).is_some()
         {
-            self.events.push(Event::JobResumed { name: slot.name.clone() });
+            self.effects.events.push(Event::JobResumed { name: slot.name.clone() });
         }
     }
 }

@@ -67,9 +67,15 @@ impl Planner {
         let Answer { reply, now, came_at, min_fence } = answer;
         self.now = now;
         let request = match request.action {
-            RequestAction::ReleaseKey(release) => {
+            RequestAction::Release(release) => {
                 self.outbox.answered(None);
-                self.keys.release_again(release.after(&reply));
+                let is_of_key = release.is_of_key();
+                match release.after(&reply) {
+                    Some(release) => self.effects.releases.push(release),
+                    // The occurrence is due again.
+                    None if !is_of_key => self.due.read_by(When::Next),
+                    None => {}
+                }
                 return None;
             }
             RequestAction::Claimed(unplanned) => {
@@ -98,7 +104,7 @@ impl Planner {
             return None;
         }
         if request.is_claim() && !matches!(reply, Reply::Claimed(_)) {
-            self.keys.release(id, now, &mut self.events);
+            self.keys.release(id, now, &mut self.effects);
         }
         if let RequestAction::Claim(pending) = &request.action {
             self.turns.own_claim_ended(pending.own_instant, Some(came_at));
@@ -107,7 +113,7 @@ impl Planner {
         let start = match reply {
             Reply::Absent | Reply::Deleted if slot.is_stored() && !slot.is_removed() => {
                 if reply == Reply::Absent && slot.fence.is_some_and(|fence| fence > min_fence) {
-                    self.events.push(Event::ScheduleLost { name: slot.name.clone() });
+                    self.effects.events.push(Event::ScheduleLost { name: slot.name.clone() });
                 }
                 self.free(id);
                 None
@@ -117,7 +123,7 @@ impl Planner {
             // The store removes tombstones, but not the highest of their fences.
             Reply::Absent if slot.fence.is_none_or(|fence| fence > min_fence) => {
                 if slot.fence.take().is_some() {
-                    self.events.push(Event::Reregistered { name: slot.name.clone() });
+                    self.effects.events.push(Event::Reregistered { name: slot.name.clone() });
                 }
                 (slot.phase, slot.agreed) = (Phase::New(None), None);
                 self.wake(id, Some(When::Next));
@@ -161,7 +167,7 @@ impl Planner {
                     let GiveUp { occurrence, attempts, .. } = *given_up;
                     let (name, kind) = (slot.name.clone(), slot.spec.kind());
                     let scheduled_at = occurrence.scheduled_at;
-                    self.events.push(Event::GivenUp { name, kind, scheduled_at, attempts });
+                    self.effects.events.push(Event::GivenUp { name, kind, scheduled_at, attempts });
                 }
                 self.mark_dirty(id);
                 None
@@ -169,7 +175,7 @@ impl Planner {
         };
         match is_newer {
             true => self.mark_dirty(id),
-            false => self.events.extend(self.ahead.is_read(id)),
+            false => self.effects.events.extend(self.ahead.is_read(id)),
         }
         self.free_removed(id);
         start
@@ -184,7 +190,7 @@ impl Planner {
         if let RequestAction::Advance(advance) = asked
             && state.cursor == advance.then
         {
-            self.events.push(not_run(
+            self.effects.events.push(not_run(
                 slot.name.clone(),
                 slot.spec.kind(),
                 advance.expected,
@@ -231,7 +237,7 @@ impl Planner {
         for request in requests.iter().filter(|request| !request.is_about_mark()) {
             self.outbox.failed(request.slot, now);
             let Some(id) = request.slot else { continue };
-            self.events.extend(self.ahead.is_read(id));
+            self.effects.events.extend(self.ahead.is_read(id));
             // The read that comes before the next attempt may be answered each time.
             if let Some(slot) = self.jobs.get_mut(id).filter(|_| request.is_write()) {
                 slot.was_refused();
@@ -254,8 +260,8 @@ impl Planner {
     pub(super) fn on_lost_replies(&mut self, requests: Vec<Request>, now: Time) {
         for Request { slot, name, mut action } in requests {
             let action = match action {
-                RequestAction::ReleaseKey(release) => {
-                    self.keys.release_again([*release]);
+                RequestAction::Release(release) => {
+                    self.effects.releases.push(*release);
                     continue;
                 }
                 RequestAction::Claimed(unplanned) => {
@@ -286,8 +292,8 @@ impl Planner {
                 }
                 RequestAction::Claim(pending) => {
                     let scheduled_at = pending.claim.start.scheduled_at;
-                    self.events.push(Event::ClaimAbandoned { name, scheduled_at });
-                    self.keys.release(id, now, &mut self.events);
+                    self.effects.events.push(Event::ClaimAbandoned { name, scheduled_at });
+                    self.keys.release(id, now, &mut self.effects);
                     self.mark_dirty(id);
                 }
                 RequestAction::Register { .. } | RequestAction::Redefine { .. } => {
@@ -317,7 +323,7 @@ impl Planner {
     ) -> Option<Start> {
         let PendingClaim { claim, then, late, started, .. } = pending;
         let (mut then, late) = (*then, *late);
-        let key = self.keys.hand_over(id, now, &mut self.events);
+        let key = self.keys.hand_over(id, now, &mut self.effects);
         let slot = self.jobs.get_mut(id)?;
         let (name, spec) = (slot.name.clone(), slot.spec.clone());
         slot.fence = Some(claimed.fence);
@@ -345,7 +351,7 @@ impl Planner {
             return Some(start);
         }
         if let Some(range) = &claim.not_run {
-            self.events.push(not_run(
+            self.effects.events.push(not_run(
                 name.clone(),
                 spec.kind(),
                 claim.expected.scheduled_at,

@@ -2,7 +2,8 @@
 
 use super::{
     decide::{GiveUp, Replacement},
-    key::{KeyClaim, KeyRelease},
+    key::KeyClaim,
+    release::Release,
     slot::PendingClaim,
     slot_id::SlotId,
     unplanned::Unplanned,
@@ -43,8 +44,8 @@ pub(super) enum RequestAction {
     Claimed(Box<Unplanned>),
     /// Claims the concurrency key of the job.
     ClaimKey(Box<KeyClaim>),
-    /// Releases a place of a concurrency key, which is no slot's any more.
-    ReleaseKey(Box<KeyRelease>),
+    /// Gives a claim back, which is no slot's any more.
+    Release(Box<Release>),
     /// Reads or writes the mark.
     Mark(MarkAction),
 }
@@ -74,10 +75,10 @@ impl RequestAction {
 }
 
 impl Request {
-    /// Releases a key with which no occurrence was claimed.
-    pub(super) fn release(release: KeyRelease) -> Self {
-        let (slot, name) = (None, release.job());
-        Self { slot, name, action: RequestAction::ReleaseKey(Box::new(release)) }
+    /// Gives a claim back.
+    pub(super) fn release(release: Release) -> Self {
+        let (slot, name) = (None, release.name.clone());
+        Self { slot, name, action: RequestAction::Release(Box::new(release)) }
     }
 
     pub(crate) fn operation(&self) -> Operation<'_> {
@@ -107,7 +108,7 @@ impl Request {
             RequestAction::ClaimKey(claim) => {
                 return Operation::new(claim.record(), Action::ClaimKey(claim.operation()));
             }
-            RequestAction::ReleaseKey(release) => return release.operation(),
+            RequestAction::Release(release) => return release.operation(),
             RequestAction::GiveUp(give_up) => {
                 let GiveUp { fence, occurrence, then, error, .. } = &**give_up;
                 Action::GiveUp { fence: *fence, occurrence: occurrence.clone(), then: *then, error }
@@ -128,7 +129,11 @@ impl Request {
 
     /// `true` if it is about the record of a concurrency key.
     pub(crate) fn is_about_key(&self) -> bool {
-        matches!(self.action, RequestAction::ClaimKey(_) | RequestAction::ReleaseKey(_))
+        match &self.action {
+            RequestAction::ClaimKey(_) => true,
+            RequestAction::Release(release) => release.is_of_key(),
+            _ => false,
+        }
     }
 
     /// `true` if it claims an occurrence.

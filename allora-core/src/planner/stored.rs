@@ -21,7 +21,7 @@ impl Planner {
         if self.due.leave_to_query(state, now) {
             return true;
         }
-        let Some(spec) = self.due.code_of(state, &mut self.events) else { return false };
+        let Some(spec) = self.due.code_of(state, &mut self.effects.events) else { return false };
         if self.turns.shares.leave_to_others(state, spec.settings.late_by_at_most(), now) {
             return false;
         }
@@ -38,7 +38,7 @@ impl Planner {
         let agreed = self.jobs.get(id).and_then(|slot| slot.agreed);
         // Its kind, definition and data are unchanged as long as its generation is.
         if state.unreadable.is_some() || agreed != Some(state.generation) {
-            let Some(spec) = self.due.code_of(state, &mut self.events) else {
+            let Some(spec) = self.due.code_of(state, &mut self.effects.events) else {
                 return drop(self.free(id));
             };
             let Some(slot) = self.jobs.get_mut(id) else { return };

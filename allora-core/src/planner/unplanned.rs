@@ -5,6 +5,7 @@ use super::{
     backlog::Backlog,
     decide::{Claimant, Decision, completion_of},
     known::Known,
+    release::Release,
     start::{Start, moved},
     walk::walk_and_decide,
 };
@@ -27,6 +28,16 @@ pub(super) struct Unplanned {
     pub(super) step: Step,
 }
 
+/// The decision about a claimed occurrence.
+pub(super) enum Plan {
+    /// It is run as it was claimed.
+    Run(Start),
+    /// An operation comes first, or its schedule must be walked further.
+    Later,
+    /// This node cannot run it.
+    Release,
+}
+
 /// The next operation on a claimed occurrence.
 #[derive(Debug)]
 pub(super) enum Step {
@@ -35,50 +46,31 @@ pub(super) enum Step {
     Advance(Advance),
     /// It is run: its lease may have become short.
     Extend(Duration),
-    /// This node cannot run it.
-    Release,
-}
-
-/// The lease of an occurrence that has no run when the node stops.
-pub(crate) struct LeftLease {
-    pub(crate) name: Arc<str>,
-    pub(crate) fence: i64,
-    /// The cursor's move by a completion, if it is known.
-    pub(crate) then: Option<Cursor>,
-    /// The claim, if a lost request may have changed the fence.
-    pub(crate) claim_id: Option<u128>,
 }
 
 impl Unplanned {
-    /// `spec`: the code that runs it, if it is run by this node.
-    pub(super) fn new(
-        state: JobState,
-        claimed: Claimed,
-        spec: Option<JobSpec>,
-        runs: bool,
-    ) -> Self {
-        let step = if spec.is_some() && runs { Step::Undecided } else { Step::Release };
-        Self { state, spec, claimed, backlog: None, step }
+    pub(super) fn new(state: JobState, claimed: Claimed, spec: Option<JobSpec>) -> Self {
+        Self { state, spec, claimed, backlog: None, step: Step::Undecided }
     }
 
     pub(super) fn name(&self) -> Arc<str> {
         self.state.name.as_str().into()
     }
 
+    /// The next operation.
     pub(super) fn action(&self) -> Action<'_> {
         let fence = self.claimed.fence;
         match self.step {
+            Step::Undecided => Action::Read,
             Step::Advance(advance) => Action::Advance(advance),
             Step::Extend(duration) => Action::Extend { fence, duration },
-            Step::Undecided | Step::Release => Action::Release { fence },
         }
     }
 
-    /// The lease, when the node stops.
-    pub(super) fn left(self) -> LeftLease {
-        let (name, fence) = (self.name(), self.claimed.fence);
-        let then = self.then();
-        LeftLease { name, fence, then, claim_id: claim_of(&self.state, fence) }
+    /// Gives the occurrence back.
+    pub(super) fn release(self) -> Release {
+        let claim_id = claim_of(&self.state, self.claimed.fence);
+        Release::claimed(self.name(), self.claimed.fence, self.then(), claim_id)
     }
 
     /// The cursor's move by the completion of its run; `None` if its schedule is faulty.
@@ -101,26 +93,24 @@ impl Unplanned {
     }
 
     /// The run of the claimed occurrence.
-    fn run(&self, then: Cursor, late: Duration) -> Option<Start> {
-        let (name, spec, claimed) = (self.name(), self.spec.clone()?, self.claimed.clone());
+    fn run(&self, spec: JobSpec, then: Cursor, late: Duration) -> Start {
+        let (name, claimed) = (self.name(), self.claimed.clone());
         let passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
         let (slot, key, has_room) = (None, None, true);
-        Some(Start { slot, name, spec, claimed, then, late, passes, key, has_room })
+        Start { slot, name, spec, claimed, then, late, passes, key, has_room }
     }
 
     /// The run of the claimed occurrence, after a reply; `None` if its schedule is faulty.
     pub(super) fn start(&self, now: Time) -> Option<Start> {
         let due_at = self.claimed.occurrence.scheduled_at;
-        self.run(self.then()?, since(now, due_at))
+        Some(self.run(self.spec.clone()?, self.then()?, since(now, due_at)))
     }
 
-    /// Decides about a claimed occurrence: its run, if it is to be run as it was claimed; otherwise its
-    /// next step, which is undecided if the schedule must be walked further.
-    pub(super) fn plan(&mut self, claimant: Claimant, now: Time) -> Option<Start> {
-        let Step::Undecided = self.step else { return None };
+    /// Decides about a claimed occurrence.
+    pub(super) fn plan(&mut self, claimant: Claimant, now: Time) -> Plan {
         let known = self.before(now);
         let Self { state, spec, backlog, claimed, .. } = self;
-        let spec = spec.as_ref()?;
+        let Some(spec) = spec.as_ref() else { return Plan::Release };
         let was_walked = backlog.is_some();
         let decision = walk_and_decide(&state.name, spec, &known, backlog, now, claimant, 1);
         let fence = claimed.fence;
@@ -140,28 +130,25 @@ impl Unplanned {
                 None if was_walked => Step::Extend(lease_of(spec)),
                 None => {
                     let late = known.due_at.map_or(Duration::ZERO, |due_at| since(now, due_at));
-                    return self.run(then, late);
+                    let spec = spec.clone();
+                    return Plan::Run(self.run(spec, then, late));
                 }
             },
             Ok(Decision::Advance(advance)) => Step::Advance(advance.by_holder(fence)),
             // The general way decides, and reports what is wrong.
-            Ok(_) | Err(_) => Step::Release,
+            Ok(_) | Err(_) => return Plan::Release,
         };
-        None
+        Plan::Later
     }
 
-    /// As [`plan`](Self::plan), when a reply to an operation on it starts its run.
-    pub(super) fn plan_operation(&mut self, claimant: Claimant, now: Time) {
-        if let Some(start) = self.plan(claimant, now) {
-            self.step = Step::Extend(lease_of(&start.spec));
-        }
+    /// Its lease is extended first, and its run begins with the reply.
+    pub(super) fn extend(&mut self, start: &Start) {
+        self.step = Step::Extend(lease_of(&start.spec));
     }
 
-    /// The reply to an operation on it was lost, or the record has changed: it is decided again.
+    /// The reply to an operation on it was lost: it is decided again.
     pub(super) fn decide_again(&mut self) {
-        if !matches!(self.step, Step::Release) {
-            self.step = Step::Undecided;
-        }
+        self.step = Step::Undecided;
     }
 
     /// The record has changed. Returns whether its occurrence still is this node's.

@@ -314,11 +314,10 @@ fn unresolved_claims_are_handed_over_once() {
     let read = job.tick(at(61.0), 10);
     job.lose(read, at(61.0));
     let planner = std::mem::replace(&mut job.planner, Planner::new(config(1, secs(5))));
-    let claims = planner.stop().claims;
-    let names: Vec<_> = claims.iter().map(|(name, ..)| &**name).collect();
+    let releases = planner.stop().releases;
+    let names: Vec<_> = releases.iter().map(|release| &*release.name).collect();
     assert_eq!(names, ["job"]);
-    let (name, claim, _) = &claims[0];
-    let reply = job.apply(&Operation::new(name, Action::Claim(claim.clone())), "me", at(62.0));
+    let reply = job.apply(&releases[0].operation(), "me", at(62.0));
     assert!(matches!(reply, Ok(Reply::Claimed(_))), "{reply:?}");
 }
 

@@ -252,13 +252,13 @@ impl Planner {
         events: &mut Vec<Event>,
     ) -> Option<Start> {
         let start = self.on_reply(request, answer);
-        events.append(&mut self.events);
+        events.append(&mut self.effects.events);
         start
     }
 
     fn lost(&mut self, requests: Vec<Request>, now: Time, events: &mut Vec<Event>) {
         self.on_lost_replies(requests, now);
-        events.append(&mut self.events);
+        events.append(&mut self.effects.events);
     }
 }
 

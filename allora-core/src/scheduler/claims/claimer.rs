@@ -20,7 +20,7 @@ use crate::{
     job::Placement,
     name::{is_calendar_record, is_internal, is_key_record},
     notify::yield_now,
-    planner::{FoundRecords, FoundWork, Input, Planner, QueryReply, Request, Tick},
+    planner::{FoundRecords, FoundWork, Input, Planner, QueryReply, Request, Tick, Unfinished},
     scheduler::{
         monotonic::later,
         node::{CLOCK_SKEW, Node, Stop},
@@ -136,10 +136,9 @@ impl Claimer {
         }
         // The requests beside the claims are dropped: a stopping node needs no reply to them.
         let Self { node, driver, due_claims, .. } = self;
-        let mut unfinished = driver.stop();
-        let queries = mem::take(&mut unfinished.queries);
+        let Unfinished { releases, queries } = driver.stop();
         // A query that has no reply does not keep what is known from its release.
-        let known = resolve(&node, unfinished, Counted::of(Placement::OneNode));
+        let known = resolve(&node, releases, Counted::of(Placement::OneNode));
         join(known, due_claims.resolve(&node, queries)).await;
     }
 

@@ -11,7 +11,7 @@ use crate::{
     backend::{ClaimDue, ClaimedDue, Queries, TimeSource},
     error::{Error, ErrorKind, Result},
     job::Placement,
-    planner::{DueRequest, LeftLease, Unfinished, completion_of},
+    planner::{DueRequest, Release, completion_of},
     scheduler::{
         monotonic::later,
         node::Node,
@@ -134,10 +134,9 @@ async fn resolve_query(
             Routed::Here(spec) => completion_of(&name, &spec, &claimed.occurrence, started).ok(),
             _ => None,
         };
-        LeftLease { name, fence: claimed.fence, then, claim_id: None }
+        Release::claimed(name, claimed.fence, then, None)
     });
-    let unfinished = Unfinished { leases: leased.collect(), ..Unfinished::default() };
-    resolve(node, unfinished, counted).await;
+    resolve(node, leased.collect(), counted).await;
 }
 
 /// Sends a query, and repeats it soon if its reply is lost: the leases of what it has claimed are running.

@@ -11,7 +11,7 @@ use crate::{
     error::Result,
     job::Placement,
     notify::yield_now,
-    planner::{Input, Planner, Request},
+    planner::{Input, Planner, Request, Unfinished},
     scheduler::{
         monotonic::later,
         node::{Node, Stop},
@@ -100,7 +100,8 @@ impl LocalClaimer {
         let requests = std::mem::take(&mut self.keys.waiting);
         self.driver.on_lost(Input::Lost(requests));
         let node = self.driver.node.clone();
-        resolve(&node, self.driver.stop(), Counted::of(Placement::EveryNode)).await;
+        let Unfinished { releases, .. } = self.driver.stop();
+        resolve(&node, releases, Counted::of(Placement::EveryNode)).await;
     }
 
     /// Sleeps until this time, a notification, or the reply to a request about keys.
