@@ -216,8 +216,12 @@ impl Planner {
                 break;
             }
             let needs_room = self.needs_room(id);
-            if needs_room && claims >= room {
-                self.make_stale(id);
+            if needs_room
+                && claims >= room
+                && let Some(slot) = self.jobs.get_mut(id)
+            {
+                // A read needs no capacity, and shows if the store answers.
+                slot.phase = Phase::Stale;
             }
             let request = self.ask_about(id, at, now);
             let is_claim = request.as_ref().is_some_and(Request::is_claim);
@@ -227,13 +231,6 @@ impl Planner {
         self.jobs.put_suspects_back(due);
         sort_claims(requests);
         claims
-    }
-
-    /// The job is read instead of claimed, which needs no capacity and shows if the store answers.
-    fn make_stale(&mut self, id: SlotId) {
-        if let Some(slot) = self.jobs.get_mut(id) {
-            slot.phase = Phase::Stale;
-        }
     }
 
     /// Adds the operations that belong to no slot, up to this number of operations.
@@ -302,8 +299,9 @@ impl Planner {
                 slot.exchange = Exchange::Asked { newer: false };
                 slot.asked_in = self.tick;
                 let request = request(id, slot, action);
-                if request.is_claim() {
-                    self.take_kind_room(id, had_key);
+                // A key that was held has its capacity already.
+                if request.is_claim() && !had_key {
+                    self.capacity.take_kind(self.kind_of(id));
                 }
                 Some(request)
             }
@@ -488,11 +486,9 @@ fn claimant(
     config: &PlannerConfig,
 ) -> Claimant {
     Claimant {
-        claim_id,
-        lost_after: config.lost_after,
-        extra_attempts: config.extra_attempts,
         cursor_went_last: slot.rare.as_ref().and_then(|rare| rare.cursor_claim) == Some(fence),
         waits_since: key.and_then(|key| key.claim.since),
         key_is_held: key.is_some_and(SlotKey::is_granted),
+        ..config.claimant(claim_id)
     }
 }

@@ -3,9 +3,8 @@
 use super::{
     Planner, Start,
     decide::Claimant,
-    places::not_run,
     request::{Request, RequestAction},
-    unplanned::{Plan, Step, Unplanned},
+    unplanned::{Plan, Unplanned},
     wake_up::When,
 };
 use crate::{
@@ -49,7 +48,7 @@ impl Planner {
             let plan = if runs { unplanned.plan(claimant, now) } else { Plan::Release };
             match plan {
                 Plan::Run(start) => starts.push(start),
-                Plan::Later => self.due.plan_later(unplanned),
+                Plan::Ask | Plan::Walk => self.due.plan_later(unplanned),
                 Plan::Release => self.effects.releases.push(unplanned.release()),
             }
         }
@@ -57,14 +56,7 @@ impl Planner {
     }
 
     fn claimant_of_query(&self) -> Claimant {
-        Claimant {
-            claim_id: 0,
-            lost_after: self.config.lost_after,
-            extra_attempts: self.config.extra_attempts,
-            cursor_went_last: false,
-            waits_since: None,
-            key_is_held: true,
-        }
+        Claimant { key_is_held: true, ..self.config.claimant(0) }
     }
 
     /// Operations on claimed occurrences that are not run as they are, at most so many.
@@ -72,20 +64,18 @@ impl Planner {
         let claimant = self.claimant_of_query();
         let mut requests = Vec::new();
         for mut unplanned in self.due.take_unplanned(most) {
-            if let Step::Undecided = unplanned.step {
-                match unplanned.plan(claimant, now) {
-                    // Only a reply starts a run.
-                    Plan::Run(start) => unplanned.extend(&start),
-                    Plan::Later => {}
-                    Plan::Release => {
-                        requests.push(Request::release(unplanned.release()));
-                        continue;
-                    }
+            match unplanned.plan(claimant, now) {
+                // Only a reply starts a run.
+                Plan::Run(start) => unplanned.extend(&start),
+                Plan::Ask => {}
+                Plan::Walk => {
+                    self.due.plan_later(unplanned);
+                    continue;
                 }
-            }
-            if let Step::Undecided = unplanned.step {
-                self.due.plan_later(unplanned);
-                continue;
+                Plan::Release => {
+                    requests.push(Request::release(unplanned.release()));
+                    continue;
+                }
             }
             self.due.operation_sent();
             let (slot, name) = (None, unplanned.name());
@@ -104,16 +94,7 @@ impl Planner {
     ) -> Option<Start> {
         self.due.operation_ended();
         self.outbox.answered(None);
-        if let Step::Advance(advance) = &unplanned.step {
-            let is_moved = match &reply {
-                Reply::State(state) => state.cursor == advance.then,
-                reply => matches!(reply, Reply::Claimed(_)),
-            };
-            let (name, first) = (unplanned.name(), advance.expected);
-            let kind = unplanned.state.kind.as_str().into();
-            let event = is_moved.then(|| not_run(name, kind, first, &advance.not_run));
-            self.effects.events.extend(event);
-        }
+        self.effects.events.extend(unplanned.left_out(&reply));
         match reply {
             Reply::Claimed(claimed) => unplanned.is_claimed(claimed),
             Reply::Extended(until) | Reply::CancelRequested(until) => unplanned.is_extended(until),
@@ -138,10 +119,9 @@ impl Planner {
         start
     }
 
-    /// The reply to an operation on a claimed occurrence was lost.
-    pub(super) fn on_lost_claimed(&mut self, mut unplanned: Unplanned) {
+    /// The reply to an operation on a claimed occurrence was lost. It is decided again.
+    pub(super) fn on_lost_claimed(&mut self, unplanned: Unplanned) {
         self.due.operation_ended();
-        unplanned.decide_again();
         self.due.plan_later(unplanned);
     }
 }

@@ -3,12 +3,11 @@
 //! [`Planner::handle`] is the only way in: it applies what has happened, and returns what follows from it.
 //! It reads no clock and awaits nothing, so that every policy can be tested with plain values.
 //!
-//! The planner consists of machines, each of which owns its state and answers with values or events: the
-//! [jobs](jobs) with their queues, the [outbox](outbox) of what is sent, lost or failing, the
-//! [capacity](capacity) that it reserves, the concurrency [keys](keys), the [due](due) stored schedules, the
-//! [turns](turns) among the nodes, and the [watch](watch) over what others have left. What happens to one job
-//! concerns several of them, and is in the files that are named after it: [`ask`](ask), [`reply`](reply),
-//! [`learn`](learn).
+//! The planner consists of machines, each of which owns its state and answers with values or effects:
+//! [`jobs`] with their queues, the [`outbox`] of what is sent, lost or failing, the [`capacity`] that it
+//! reserves, the concurrency [`keys`], the [`due`] stored schedules, the [`turns`] of the nodes, and the
+//! [`watch`] over what others have left. Work on one job concerns several of them, and is in files of its own:
+//! [`ask`], [`reply`], [`learn`].
 
 mod adopted;
 mod ahead;
@@ -69,8 +68,8 @@ pub(crate) use slot_id::SlotId;
 pub(crate) use start::Start;
 
 use self::{
-    ahead::AheadJobs, capacity::Capacity, claim_ids::ClaimIds, due::Due, effects::Effects,
-    jobs::Jobs, keys::Keys, outbox::Outbox, turns::Turns, watch::Watch,
+    ahead::AheadJobs, capacity::Capacity, claim_ids::ClaimIds, decide::Claimant, due::Due,
+    effects::Effects, jobs::Jobs, keys::Keys, outbox::Outbox, turns::Turns, watch::Watch,
 };
 use crate::{event::Event, stored::Route, time::Time};
 use std::{mem, sync::Arc, time::Duration};
@@ -130,6 +129,20 @@ impl PlannerConfig {
     /// The number by which this node ranks its jobs.
     fn seed(&self) -> u64 {
         self.random as u64
+    }
+
+    /// The claim of an occurrence without a key.
+    fn claimant(&self, claim_id: u128) -> Claimant {
+        let (lost_after, extra_attempts) = (self.lost_after, self.extra_attempts);
+        let (cursor_went_last, waits_since, key_is_held) = (false, None, false);
+        Claimant {
+            claim_id,
+            lost_after,
+            extra_attempts,
+            cursor_went_last,
+            waits_since,
+            key_is_held,
+        }
     }
 }
 

@@ -30,7 +30,7 @@ impl Planner {
     }
 
     /// The limited handler of a job.
-    fn kind_of(&self, id: SlotId) -> Option<usize> {
+    pub(super) fn kind_of(&self, id: SlotId) -> Option<usize> {
         self.jobs.get(id).and_then(Slot::limited)
     }
 
@@ -72,13 +72,6 @@ impl Planner {
         let rank = slot.rank;
         let before = slot.rare.get_or_insert_default().aside.replace(at);
         self.capacity.put_aside(kind, (at, rank, id), before.map(|before| (before, rank, id)))
-    }
-
-    /// Takes capacity for a claim that is sent. A key that was held has it already.
-    pub(super) fn take_kind_room(&mut self, id: SlotId, had_key: bool) {
-        if !had_key {
-            self.capacity.take_kind(self.kind_of(id));
-        }
     }
 
     /// `true` if there is capacity now for what an unresolved request has won about this job, beside all

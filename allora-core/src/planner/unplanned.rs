@@ -5,12 +5,14 @@ use super::{
     backlog::Backlog,
     decide::{Claimant, Decision, completion_of},
     known::Known,
+    places::not_run,
     release::Release,
     start::{Start, moved},
     walk::walk_and_decide,
 };
 use crate::{
-    backend::{Action, Advance, Claimed, Cursor, JobState, NextRun, Occurrence},
+    backend::{Action, Advance, Claimed, Cursor, JobState, NextRun, Occurrence, Reply},
+    event::Event,
     job::{CheckedSchedule, Delivery, JobSpec},
     time::{Time, since},
 };
@@ -25,23 +27,26 @@ pub(super) struct Unplanned {
     claimed: Claimed,
     /// The times of the schedule that were walked.
     backlog: Option<Box<Backlog>>,
-    pub(super) step: Step,
+    /// The operation that was planned last.
+    step: Option<Step>,
 }
 
 /// The decision about a claimed occurrence.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each claim")]
 pub(super) enum Plan {
     /// It is run as it was claimed.
     Run(Start),
-    /// An operation comes first, or its schedule must be walked further.
-    Later,
+    /// An operation comes first.
+    Ask,
+    /// Its schedule must be walked further.
+    Walk,
     /// This node cannot run it.
     Release,
 }
 
-/// The next operation on a claimed occurrence.
-#[derive(Debug)]
-pub(super) enum Step {
-    Undecided,
+/// An operation on a claimed occurrence.
+#[derive(Clone, Copy, Debug)]
+enum Step {
     /// The policies leave it out.
     Advance(Advance),
     /// It is run: its lease may have become short.
@@ -50,21 +55,32 @@ pub(super) enum Step {
 
 impl Unplanned {
     pub(super) fn new(state: JobState, claimed: Claimed, spec: Option<JobSpec>) -> Self {
-        Self { state, spec, claimed, backlog: None, step: Step::Undecided }
+        Self { state, spec, claimed, backlog: None, step: None }
     }
 
     pub(super) fn name(&self) -> Arc<str> {
         self.state.name.as_str().into()
     }
 
-    /// The next operation.
+    /// The operation that was planned.
     pub(super) fn action(&self) -> Action<'_> {
         let fence = self.claimed.fence;
         match self.step {
-            Step::Undecided => Action::Read,
-            Step::Advance(advance) => Action::Advance(advance),
-            Step::Extend(duration) => Action::Extend { fence, duration },
+            None => Action::Read,
+            Some(Step::Advance(advance)) => Action::Advance(advance),
+            Some(Step::Extend(duration)) => Action::Extend { fence, duration },
         }
+    }
+
+    /// The occurrences that the operation has left out, if this is the reply to it.
+    pub(super) fn left_out(&self, reply: &Reply) -> Option<Event> {
+        let Some(Step::Advance(advance)) = &self.step else { return None };
+        let is_moved = match reply {
+            Reply::State(state) => state.cursor == advance.then,
+            reply => matches!(reply, Reply::Claimed(_)),
+        };
+        let kind = self.state.kind.as_str().into();
+        is_moved.then(|| not_run(self.name(), kind, advance.expected, &advance.not_run))
     }
 
     /// Gives the occurrence back.
@@ -114,8 +130,8 @@ impl Unplanned {
         let was_walked = backlog.is_some();
         let decision = walk_and_decide(&state.name, spec, &known, backlog, now, claimant, 1);
         let fence = claimed.fence;
-        self.step = match decision {
-            Ok(Decision::Walk) => Step::Undecided,
+        let step = match decision {
+            Ok(Decision::Walk) => return Plan::Walk,
             Ok(Decision::Claim { claim, then }) => match claim.not_run {
                 Some(not_run) => {
                     let scheduled_at = claim.start.scheduled_at;
@@ -138,17 +154,13 @@ impl Unplanned {
             // The general way decides, and reports what is wrong.
             Ok(_) | Err(_) => return Plan::Release,
         };
-        Plan::Later
+        self.step = Some(step);
+        Plan::Ask
     }
 
     /// Its lease is extended first, and its run begins with the reply.
     pub(super) fn extend(&mut self, start: &Start) {
-        self.step = Step::Extend(lease_of(&start.spec));
-    }
-
-    /// The reply to an operation on it was lost: it is decided again.
-    pub(super) fn decide_again(&mut self) {
-        self.step = Step::Undecided;
+        self.step = Some(Step::Extend(lease_of(&start.spec)));
     }
 
     /// The record has changed. Returns whether its occurrence still is this node's.
@@ -161,7 +173,6 @@ impl Unplanned {
         self.claimed.fence = lease.fence;
         self.claimed.occurrence = Occurrence::clone(&lease.occurrence);
         (self.state, self.backlog) = (state, None);
-        self.decide_again();
         true
     }
 

@@ -2,7 +2,6 @@
 
 use super::{
     claims::{claimer::Claimer, local_claimer::LocalClaimer},
-    config::Config,
     handle::Handle,
     node::{Node, Stop, random},
     runs::{
@@ -135,24 +134,16 @@ impl Scheduler {
     }
 
     fn planner(&self) -> PlannerConfig {
-        let Config {
-            poll_interval,
-            lost_after,
-            store_timeout,
-            abandoned_after,
-            extra_attempts,
-            concurrency,
-            ..
-        } = self.node.config;
+        let config = &self.node.config;
         PlannerConfig {
             random: random(&*self.node.runtime),
-            poll: poll_interval,
-            lost_after,
-            store_timeout,
-            abandoned_after,
-            extra_attempts,
+            poll: config.poll_interval,
+            lost_after: config.lost_after,
+            store_timeout: config.store_timeout,
+            abandoned_after: config.abandoned_after,
+            extra_attempts: config.extra_attempts,
             every_node: None,
-            runs: concurrency,
+            runs: config.concurrency,
             kinds: Vec::new(),
             route: None,
             claims_kind: None,
