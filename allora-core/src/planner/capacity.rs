@@ -1,32 +1,140 @@
-//! The capacity of the node, and a number of requests that reserve some of it.
+//! The capacity of the node and of its limited handlers, and the jobs that were put aside because their
+//! handler has none.
 
-/// The capacity of the node.
-#[derive(Debug)]
-pub(super) struct Capacity {
-    /// The most that unresolved requests reserve.
-    pub(super) most_unresolved: usize,
-    /// The limits of the limited handlers.
-    pub(super) kind_limits: Vec<usize>,
-    /// The number of further runs for which there is capacity now, before reservations; and of each
-    /// limited handler.
-    pub(super) room: usize,
-    pub(super) kind_room: Vec<usize>,
+use super::wake_up::WakeUp;
+use std::collections::BTreeSet;
+
+/// The number of further runs for which there is capacity.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) all: usize,
+    /// Of each limited handler.
+    pub(crate) kinds: Vec<usize>,
 }
 
-impl Default for Capacity {
-    fn default() -> Self {
-        let (most_unresolved, room) = (usize::MAX, usize::MAX);
-        Self { most_unresolved, kind_limits: Vec::new(), room, kind_room: Vec::new() }
+/// The capacity of the node.
+pub(super) struct Capacity {
+    /// The most that unresolved requests reserve.
+    most_unresolved: usize,
+    /// The number of further runs for which there is capacity now, before reservations.
+    room: usize,
+    kinds: Vec<Kind>,
+}
+
+/// A limited handler.
+struct Kind {
+    most_unresolved: usize,
+    /// The number of further runs for which it has capacity.
+    room: usize,
+    /// The jobs that were due when it had none. Entries that their slot does not confirm are stale.
+    aside: BTreeSet<WakeUp>,
+}
+
+impl Kind {
+    fn of_limit(limit: usize) -> Self {
+        Self { most_unresolved: limit / 2, room: 0, aside: BTreeSet::new() }
     }
 }
 
 impl Capacity {
+    /// Unresolved requests reserve at most half of these numbers of runs; none of those of jobs that run on
+    /// every node, of which half is left to the others.
+    pub(super) fn new(runs: usize, kinds: &[usize], is_every_node: bool) -> Self {
+        let most_unresolved = if is_every_node { 0 } else { runs / 2 };
+        let kinds = kinds.iter().map(|limit| Kind::of_limit(*limit)).collect();
+        Self { most_unresolved, room: usize::MAX, kinds }
+    }
+
+    pub(super) fn set_room(&mut self, room: &Room) {
+        self.room = room.all;
+        self.kinds.resize_with(room.kinds.len(), || Kind::of_limit(usize::MAX));
+        for (kind, room) in self.kinds.iter_mut().zip(&room.kinds) {
+            kind.room = *room;
+        }
+    }
+
+    /// The capacity of the node that these requests leave.
+    pub(super) fn left(&self, reserved: Reserved) -> usize {
+        self.room.saturating_sub(self.reserved(reserved))
+    }
+
+    /// The capacity that these requests reserve.
+    pub(super) fn reserved(&self, requests: Reserved) -> usize {
+        requests.within(self.most_unresolved)
+    }
+
+    /// The number of limited handlers.
+    pub(super) fn kinds(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Reserves capacity of the limited handlers.
+    pub(super) fn reserve_kinds(&mut self, requests: &[Reserved]) {
+        for (kind, requests) in self.kinds.iter_mut().zip(requests) {
+            kind.room = kind.room.saturating_sub(requests.within(kind.most_unresolved));
+        }
+    }
+
+    /// `true` if the node has capacity for more runs than this; and the handler, for more than that.
+    pub(super) fn exceeds(&self, firm: usize, of_kind: Option<(usize, usize)>) -> bool {
+        let exceeds =
+            |(kind, firm): (usize, usize)| self.kinds.get(kind).is_none_or(|kind| kind.room > firm);
+        self.room > firm && of_kind.is_none_or(exceeds)
+    }
+
     /// A run of a limited handler, or of none, takes capacity.
     pub(super) fn take(&mut self, kind: Option<usize>) {
         self.room = self.room.saturating_sub(1);
-        if let Some(room) = kind.and_then(|kind| self.kind_room.get_mut(kind)) {
-            *room = room.saturating_sub(1);
+        self.take_kind(kind);
+    }
+
+    /// A claim of a limited handler takes its capacity.
+    pub(super) fn take_kind(&mut self, kind: Option<usize>) {
+        if let Some(kind) = kind.and_then(|kind| self.kinds.get_mut(kind)) {
+            kind.room = kind.room.saturating_sub(1);
         }
+    }
+
+    /// `true` for a limited handler that has capacity, or a handler without a limit.
+    pub(super) fn has_kind_room(&self, kind: usize) -> bool {
+        self.kinds.get(kind).is_none_or(|kind| kind.room > 0)
+    }
+
+    /// Puts a job aside. `before`: the wake-up with which it was put aside before.
+    pub(super) fn put_aside(
+        &mut self,
+        kind: usize,
+        wake_up: WakeUp,
+        before: Option<WakeUp>,
+    ) -> bool {
+        let Some(kind) = self.kinds.get_mut(kind) else { return false };
+        if let Some(before) = before {
+            kind.aside.remove(&before);
+        }
+        kind.aside.insert(wake_up)
+    }
+
+    /// Takes back jobs that were put aside, if their handler has capacity. `takes_up`: looks at one again,
+    /// if it still wants a run.
+    pub(super) fn take_from_aside(&mut self, mut takes_up: impl FnMut(WakeUp) -> bool) {
+        for kind in &mut self.kinds {
+            let mut left = kind.room;
+            while left > 0
+                && let Some(wake_up) = kind.aside.pop_first()
+            {
+                left -= usize::from(takes_up(wake_up));
+            }
+        }
+    }
+
+    /// `true` if a limited handler has capacity, and jobs are aside.
+    pub(super) fn has_aside(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.room > 0 && !kind.aside.is_empty())
+    }
+
+    /// The limited handlers that have no capacity for what is due. Their kinds need not be searched.
+    pub(super) fn at_limit(&self) -> Vec<bool> {
+        self.kinds.iter().map(|kind| kind.room == 0 && !kind.aside.is_empty()).collect()
     }
 }
 
@@ -40,8 +148,13 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
+    /// Adds one request.
+    pub(super) fn add(&mut self, is_unresolved: bool) {
+        *(if is_unresolved { &mut self.unresolved } else { &mut self.firm }) += 1;
+    }
+
     /// The capacity that they reserve, if the unresolved ones have at most so much.
-    pub(super) fn within(self, most_unresolved: usize) -> usize {
+    fn within(self, most_unresolved: usize) -> usize {
         self.firm + self.unresolved.min(most_unresolved)
     }
 }

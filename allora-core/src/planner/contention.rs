@@ -6,7 +6,10 @@
 //! its own among them, until no claim fails. The number is halved while other nodes
 //! interfere and doubled otherwise.
 
-use super::{congestion_window::BATCH, wake_up::WakeUp};
+use super::{
+    congestion_window::BATCH,
+    wake_up::{WakeUp, When},
+};
 
 /// The smallest number of claims at once, however many nodes interfere: each round trip has a cost.
 const LEAST: usize = 125;
@@ -60,7 +63,11 @@ impl Contention {
     /// earlier second never wait for later ones.
     pub(super) fn order(&self, due: &mut [WakeUp]) {
         if self.is_losing() {
-            due.sort_unstable_by_key(|(at, rank, _)| (at.timestamp(), *rank));
+            let second = |at: When| match at {
+                When::Next => None,
+                When::At(at) => Some(at.timestamp()),
+            };
+            due.sort_unstable_by_key(|(at, rank, _)| (second(*at), *rank));
         }
     }
 }
@@ -72,7 +79,7 @@ mod tests {
         Run,
         backend::Reply,
         cron, job,
-        planner::{Answer, NewJob, Planner, Request},
+        planner::{Planner, Request, reply::Answer, tests::config},
         record::{HistoryBuffer, OpContext, Record, apply},
         time::{Time, from_millis},
     };
@@ -92,12 +99,10 @@ mod tests {
     impl Fleet {
         fn of(nodes: u128) -> Self {
             let node = |seed: u128| {
-                let lost_after = Duration::from_secs(30);
-                let mut planner =
-                    Planner::new(seed << 64 | seed, Duration::from_secs(5), lost_after);
+                let mut planner = Planner::new(config(seed << 64 | seed, Duration::from_secs(5)));
                 for i in 0..JOBS {
                     let minutely = job(cron("* * * * *").unwrap(), async |_: Run| {});
-                    planner.add(NewJob::new(format!("job-{i}").into(), minutely)).unwrap();
+                    planner.add(format!("job-{i}").into(), minutely).unwrap();
                 }
                 (format!("node-{seed}"), planner)
             };
@@ -111,7 +116,7 @@ mod tests {
             let mut events = Vec::new();
             loop {
                 let turns = self.nodes.iter_mut();
-                let turns = turns.map(|(_, node)| node.tick(now, 10_000, &mut events).requests);
+                let turns = turns.map(|(_, node)| node.ticked(now, 10_000, &mut events).requests);
                 let turns: Vec<Vec<Request>> = turns.collect();
                 if turns.iter().all(Vec::is_empty) {
                     return;
@@ -128,7 +133,7 @@ mod tests {
                             Reply::Claimed(_) => self.won[i] += 1,
                             _ => self.lost += usize::from(request.is_claim()),
                         }
-                        node.on_reply(request, Answer::new(reply, now), &mut events);
+                        node.replied(request, Answer::new(reply, now), &mut events);
                     }
                 }
             }

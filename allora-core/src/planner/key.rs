@@ -1,12 +1,13 @@
-//! The concurrency key of one job: its claim, the progress of that, and its release.
+//! The concurrency key of one job: its claim, and the progress of that.
 //!
 //! A job claims its key before the occurrence, for 5 s, so that waiting takes neither capacity nor a
 //! lease, and cursor, catch-up and overlap decide when the key is free.
 
+use super::wake_up::When;
 use crate::{
-    backend::{Action, ClaimKey, Lease, Operation, Reply},
+    backend::ClaimKey,
     health::KeyWait,
-    time::Time,
+    time::{Time, saturating_add},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +36,7 @@ pub(super) enum KeyState {
     /// A claim is on its way, or its reply was lost.
     Asked,
     /// Refused, and asked for again at this time.
-    Busy { ask_at: Time },
+    Busy { ask_at: When },
     /// Held by this node.
     Granted { fence: i64, until: Time },
 }
@@ -59,14 +60,6 @@ pub(crate) struct KeyClaim {
     pub(super) not_after: Option<Time>,
 }
 
-/// A place of a key that is released because no occurrence was claimed with it.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyRelease {
-    pub(super) claim: KeyClaim,
-    /// The fence of the place; `None` while the outcome of the claim is unknown.
-    pub(super) fence: Option<i64>,
-}
-
 /// A place of a key, for the run that has it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldKey {
@@ -77,6 +70,15 @@ pub(crate) struct HeldKey {
     pub(crate) until: Time,
 }
 
+/// The occurrence for which a job wants its key.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) due_at: Time,
+    pub(super) limit: u32,
+    /// The longest wait.
+    pub(super) longest: Option<Duration>,
+}
+
 /// The effect of a job's key on a decision.
 pub(super) enum KeyStep {
     /// The decision is carried out.
@@ -84,7 +86,7 @@ pub(super) enum KeyStep {
     /// The key is claimed first.
     Ask(Box<KeyClaim>),
     /// The key is busy.
-    Later(Time),
+    Later(When),
 }
 
 impl KeyClaim {
@@ -106,44 +108,40 @@ impl KeyClaim {
     }
 }
 
-impl KeyRelease {
-    /// The release, or the claim again while its outcome is unknown.
-    pub(crate) fn operation(&self) -> Operation<'_> {
-        let action = match self.fence {
-            Some(fence) => Action::ReleaseKey { fence },
-            None => Action::ClaimKey(self.claim.operation()),
-        };
-        Operation::new(&self.claim.record, action)
-    }
-
-    pub(crate) fn job(&self) -> Arc<str> {
-        self.claim.job.clone()
-    }
-
-    /// The release that follows the reply to the claim, if a place was given to that. A claim that comes too
-    /// late finds a place whose lease has ended in the record only.
-    pub(crate) fn after(mut self, reply: &Reply) -> Option<Self> {
-        let fence = match reply {
-            _ if self.fence.is_some() => None,
-            Reply::Claimed(claimed) => Some(claimed.fence),
-            Reply::State(state) => {
-                let is_mine = |lease: &&Lease| lease.claim_id == self.claim.claim_id;
-                state.leases.iter().find(is_mine).map(|lease| lease.fence)
-            }
-            _ => None,
-        };
-        self.fence = Some(fence?);
-        Some(self)
-    }
-}
-
 impl SlotKey {
-    /// `true` if this node has a place, or may have one.
-    pub(super) fn may_be_held(&self) -> bool {
-        !matches!(self.state, KeyState::Busy { .. })
+    pub(super) fn asked(claim: KeyClaim) -> Self {
+        Self {
+            claim,
+            state: KeyState::Asked,
+            was_lost: false,
+            refused_at: None,
+            is_unreadable: false,
+            other_limit: None,
+            wait: None,
+        }
+    }
+
+    pub(super) fn is_granted(&self) -> bool {
+        matches!(self.state, KeyState::Granted { .. })
     }
 
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.state, KeyState::Busy { .. })
+    }
+
+    /// The key is asked for again after this wait.
+    pub(super) fn is_busy_for(&mut self, now: Time, wait: Duration) {
+        self.state = KeyState::Busy { ask_at: When::At(saturating_add(now, wait)) };
+    }
+
+    /// `true` if its last claim was for the same.
+    pub(super) fn is_for(&self, wanted: Wanted) -> bool {
+        (self.claim.due_at, self.claim.limit) == (wanted.due_at, wanted.limit)
+    }
+
+    /// The time at which the key is asked for again, or the longest wait is over.
+    pub(super) fn ask_by(&self, ask_at: When, longest: Option<Duration>) -> When {
+        let over = self.claim.since.zip(longest);
+        over.map_or(ask_at, |(since, longest)| When::At(saturating_add(since, longest)).min(ask_at))
     }
 }

@@ -2,25 +2,29 @@
 //! they are busy, and released if no occurrence was claimed with them.
 
 use super::{
-    Planner,
-    decide::{Claimant, Decision},
-    key::{HeldKey, KeyClaim, KeyRelease, KeyState, KeyStep, SlotKey},
-    key_lines::KeyLines,
+    claim_ids::ClaimIds,
+    decide::Decision,
+    effects::Effects,
+    key::{HeldKey, KeyClaim, KeyState, KeyStep, SlotKey, Wanted},
+    left_keys::LeftKeys,
+    release::Release,
     request::{Request, RequestAction},
-    slot::{Phase, Slot},
     slot_id::SlotId,
-    wake_up::NOW,
+    wake_up::When,
 };
 use crate::{
-    backend::{JobState, Lease, NotRunReason, Reply},
+    backend::{JobState, Lease, Reply},
     event::Event,
     health::{KeyHolder, KeyWait},
-    job::Delivery,
-    name::key_record,
-    record::{is_left, job_of, on},
+    record::{is_left, job_of},
     time::{Time, saturating_add, since},
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
 
 /// The part of that lease that a claim of the occurrence needs.
 const HEADROOM: Duration = Duration::from_secs(1);
@@ -32,235 +36,211 @@ const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// The time after which a job is read whose occurrence another node is about to claim.
 const READ_AGAIN: Duration = Duration::from_millis(200);
 
-impl Slot {
-    /// The claim that this node would make of its job, whose record has this fence.
-    pub(super) fn claimant(
+#[derive(Default)]
+pub(super) struct Keys {
+    /// The keys that jobs hold, or wait for.
+    by_job: BTreeMap<SlotId, Box<SlotKey>>,
+    /// The first jobs of this node in the line for each key, in the last tick in which one was to ask again.
+    lines: Option<(u64, Lines)>,
+    left: LeftKeys,
+    /// A wait has changed since it was published.
+    has_changed: bool,
+}
+
+/// The first places in the line for each key, by its record.
+type Lines = HashMap<Arc<str>, Vec<(Time, Arc<str>)>>;
+
+/// The effect of a reply about its key on a job.
+pub(super) enum KeyEffect {
+    LookAgain,
+    ReadAt(Time),
+}
+
+impl Keys {
+    pub(super) fn get(&self, id: SlotId) -> Option<&SlotKey> {
+        self.by_job.get(&id).map(Box::as_ref)
+    }
+
+    /// The jobs that hold a key, or wait for one.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = SlotId> {
+        self.by_job.keys().copied()
+    }
+
+    /// `true` if the job holds its key, or may hold it.
+    pub(super) fn may_hold(&self, id: SlotId) -> bool {
+        self.get(id).is_some_and(|key| !key.is_busy())
+    }
+
+    /// The jobs whose keys are held, or may be held because a reply was lost (`true`), among those about
+    /// which nothing is asked.
+    pub(super) fn reserved(
         &self,
-        claim_id: u128,
-        fence: i64,
-        lost_after: Duration,
-        extra_attempts: u32,
-    ) -> Claimant {
-        let key = self.key();
-        Claimant {
-            claim_id,
-            lost_after,
-            extra_attempts,
-            cursor_went_last: self.rare.as_ref().and_then(|rare| rare.cursor_claim) == Some(fence),
-            waits_since: key.and_then(|key| key.claim.since),
-            key_is_held: key.is_some_and(|key| matches!(key.state, KeyState::Granted { .. })),
-        }
-    }
-
-    /// The wake-up with regard to the key, when the job itself wants attention at `at`.
-    pub(super) fn with_key(&self, at: Option<Time>) -> Option<Time> {
-        let Some(key) = self.key() else { return at };
-        match key.state {
-            KeyState::Asked | KeyState::Granted { .. } => Some(NOW),
-            KeyState::Busy { ask_at } => at.map(|at| at.max(self.ask_by(ask_at))),
-        }
-    }
-
-    /// `true` if a busy key is to be asked for again, for the same occurrence.
-    fn asks_again(&self, due_at: Time, limit: u32, now: Time) -> bool {
-        self.key().is_some_and(|key| {
-            let is_time = matches!(key.state, KeyState::Busy { ask_at } if ask_at <= now);
-            is_time && (key.claim.due_at, key.claim.limit) == (due_at, limit)
+        is_idle: impl Fn(SlotId) -> bool,
+    ) -> impl Iterator<Item = (SlotId, bool)> {
+        self.by_job.iter().filter_map(move |(id, key)| match key.state {
+            KeyState::Busy { .. } => None,
+            _ if !is_idle(*id) => None,
+            state => Some((*id, matches!(state, KeyState::Asked))),
         })
     }
 
-    /// The time at which the key is asked for again, or the longest wait is over.
-    fn ask_by(&self, ask_at: Time) -> Time {
-        let since = self.key().and_then(|key| key.claim.since);
-        let over = since.zip(self.spec.settings.max_key_wait);
-        over.map_or(ask_at, |(since, longest)| saturating_add(since, longest).min(ask_at))
-    }
-}
-
-impl Planner {
     /// The waits for keys, if one of them has changed since the last call.
-    pub(crate) fn key_waits(&mut self) -> Option<Vec<Arc<KeyWait>>> {
-        if !std::mem::take(&mut self.key_changed) {
+    pub(super) fn waits(&mut self) -> Option<Vec<Arc<KeyWait>>> {
+        if !mem::take(&mut self.has_changed) {
             return None;
         }
-        let waits = self.keyed.iter().filter_map(|id| self.slots.get(*id)?.key()?.wait.clone());
-        let mut waits: Vec<_> = waits.collect();
+        let mut waits: Vec<_> = self.by_job.values().filter_map(|key| key.wait.clone()).collect();
         waits.sort_by(|one, other| one.job.cmp(&other.job));
         Some(waits)
     }
 
-    /// The key's part in a decision about a job whose head is due since `due_at`.
-    pub(super) fn key_step(
+    /// The wake-up of a job with regard to its key, when the job itself wants attention at `at`.
+    /// `longest`: its longest wait.
+    pub(super) fn wake_at(
+        &self,
+        id: SlotId,
+        at: Option<When>,
+        longest: Option<Duration>,
+    ) -> Option<When> {
+        let Some(key) = self.get(id) else { return at };
+        match key.state {
+            KeyState::Asked | KeyState::Granted { .. } => Some(When::Next),
+            KeyState::Busy { ask_at } => at.map(|at| at.max(key.ask_by(ask_at, longest))),
+        }
+    }
+
+    /// `true` if a busy key is to be asked for again, for the same occurrence.
+    pub(super) fn asks_again(&self, id: SlotId, wanted: Wanted, now: Time) -> bool {
+        self.get(id).is_some_and(|key| {
+            let is_time = matches!(key.state, KeyState::Busy { ask_at } if ask_at.is_due(now));
+            is_time && key.is_for(wanted)
+        })
+    }
+
+    /// The job does not ask for its busy key now.
+    pub(super) fn asks_later(&mut self, id: SlotId, wanted: Wanted, now: Time) -> KeyStep {
+        let ask_at = When::At(saturating_add(now, ASK_AGAIN));
+        let Some(key) = self.by_job.get_mut(&id) else { return KeyStep::Go };
+        key.state = KeyState::Busy { ask_at };
+        KeyStep::Later(key.ask_by(ask_at, wanted.longest))
+    }
+
+    /// The key's part in a decision about a job; `None` if the job has no interest in a key, or no more.
+    pub(super) fn step(
         &mut self,
         id: SlotId,
         decision: &Decision,
-        due_at: Option<Time>,
+        wanted: Wanted,
         now: Time,
-        events: &mut Vec<Event>,
-    ) -> KeyStep {
-        let claim_id = self.next_claim_id.wrapping_add(1);
-        let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
-        let setting = slot.spec.settings.concurrency_key.clone();
-        let (Some(setting), Some(due_at)) = (setting, due_at) else {
-            self.release_key(id, now, events);
-            return KeyStep::Go;
-        };
-        let is_claim = matches!(decision, Decision::Claim { .. });
-        if is_claim
-            && slot.asks_again(due_at, setting.limit, now)
-            && !self.is_first_in_line(id, now)
-        {
-            let ask_at = saturating_add(now, ASK_AGAIN);
-            let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
-            if let Some(key) = slot.key_mut() {
-                key.state = KeyState::Busy { ask_at };
+        effects: &mut Effects,
+    ) -> Option<KeyStep> {
+        let key = self.by_job.get_mut(&id)?;
+        match (key.state, decision) {
+            (KeyState::Asked, _) => {}
+            (KeyState::Granted { until, .. }, Decision::Claim { .. }) => {
+                if since(until, now) > HEADROOM {
+                    return Some(KeyStep::Go);
+                }
             }
-            return KeyStep::Later(slot.ask_by(ask_at));
-        }
-        let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
-        if let Some(key) = slot.key_mut() {
-            let limit = key.claim.limit;
-            match (key.state, decision) {
-                (KeyState::Asked, _) => return KeyStep::Ask(Box::new(key.claim.clone())),
-                (KeyState::Granted { until, .. }, Decision::Claim { .. }) => {
-                    if since(until, now) > HEADROOM {
-                        return KeyStep::Go;
-                    }
-                    key.state = KeyState::Asked;
-                    return KeyStep::Ask(Box::new(key.claim.clone()));
+            // They do not end the job's interest in the key.
+            (KeyState::Granted { .. }, Decision::Advance(_))
+            | (_, Decision::Walk | Decision::Read | Decision::Replace(_) | Decision::Reap) => {
+                return Some(KeyStep::Go);
+            }
+            (KeyState::Busy { ask_at }, Decision::Claim { .. }) if key.is_for(wanted) => {
+                if !ask_at.is_due(now) {
+                    return Some(KeyStep::Later(key.ask_by(ask_at, wanted.longest)));
                 }
-                // They do not end the job's interest in the key.
-                (KeyState::Granted { .. }, Decision::Advance(_))
-                | (_, Decision::Walk | Decision::Read | Decision::Replace(_) | Decision::Reap) => {
-                    return KeyStep::Go;
-                }
-                (KeyState::Busy { ask_at }, Decision::Claim { .. })
-                    if key.claim.due_at == due_at && limit == setting.limit =>
-                {
-                    if now < ask_at {
-                        let ask_at = slot.ask_by(ask_at);
-                        return KeyStep::Later(ask_at);
-                    }
-                    key.state = KeyState::Asked;
-                    return KeyStep::Ask(Box::new(key.claim.clone()));
-                }
-                _ => self.release_key(id, now, events),
+            }
+            _ => {
+                self.release(id, now, effects);
+                return None;
             }
         }
-        let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
-        // Another node may know that it has waited, which moves its window.
-        let may_have_waited = matches!(
-            decision,
-            Decision::Advance(advance) if advance.not_run.reason == NotRunReason::Window
-        );
-        if !is_claim && !may_have_waited {
-            return KeyStep::Go;
-        }
-        self.next_claim_id = claim_id;
-        let claim = KeyClaim {
-            record: key_record(&setting.key),
-            key: setting.key,
-            job: slot.name.clone(),
-            holder: match &self.every_node {
-                Some(node) => format!("{}{}", slot.name, on(node)).into(),
-                None => slot.name.clone(),
-            },
-            claim_id: claim_id.wrapping_sub(1),
-            limit: setting.limit,
-            lease: match slot.spec.settings.delivery {
-                Delivery::AtLeastOnce { lease } => lease,
-                Delivery::AtMostOnce => self.lost_after,
-            },
-            due_at,
-            since: None,
-            not_after: None,
-        };
+        key.state = KeyState::Asked;
+        Some(KeyStep::Ask(Box::new(key.claim.clone())))
+    }
+
+    /// The job claims this key.
+    pub(super) fn ask(&mut self, id: SlotId, claim: KeyClaim) -> KeyStep {
         let asked = Box::new(claim.clone());
-        let (state, other_limit, wait) = (KeyState::Asked, None, None);
-        let (was_lost, refused_at, is_unreadable) = (false, None, false);
-        let key = SlotKey { claim, state, was_lost, refused_at, is_unreadable, other_limit, wait };
-        slot.rare.get_or_insert_default().key = Some(Box::new(key));
-        self.keyed.insert(id);
+        self.by_job.insert(id, Box::new(SlotKey::asked(claim)));
         KeyStep::Ask(asked)
     }
 
-    /// The claim of a slot's key as it is sent now.
-    pub(super) fn timed_key_claim(
+    /// The claim of a job's key as it is sent now. `until`: the last time at which the store may carry it
+    /// out, if it did not refuse the last one, which had this time, too.
+    pub(super) fn timed(
         &mut self,
         id: SlotId,
         mut claim: Box<KeyClaim>,
-        now: Time,
+        until: Time,
+        timeout: Duration,
     ) -> Box<KeyClaim> {
-        let timeout = self.store_timeout;
-        if let Some(slot) = self.slots.get_mut(id) {
-            let until = slot.claim_until(now, timeout);
-            if let Some(key) = slot.key_mut() {
-                let after_refusal = key.refused_at.map(|at| saturating_add(at, timeout));
-                claim.not_after = after_refusal.max(Some(until));
-                key.claim.not_after = claim.not_after;
-            }
+        if let Some(key) = self.by_job.get_mut(&id) {
+            let after_refusal = key.refused_at.map(|at| saturating_add(at, timeout));
+            claim.not_after = after_refusal.max(Some(until));
+            key.claim.not_after = claim.not_after;
         }
         claim
     }
 
-    /// Applies the reply to a claim of a slot's key. `has_room`: there is capacity for the run.
-    pub(super) fn on_key_reply(
+    /// Applies the reply to a claim of a job's key. `has_room`: there is capacity for the run.
+    #[expect(clippy::too_many_arguments, reason = "each is a fact of its own about the reply")]
+    pub(super) fn on_reply(
         &mut self,
         id: SlotId,
         claim: KeyClaim,
         reply: Reply,
         has_room: bool,
+        ids: &mut ClaimIds,
+        poll: Duration,
         now: Time,
-        events: &mut Vec<Event>,
-    ) {
-        let poll = self.poll;
-        let next_claim_id = self.next_claim_id;
-        let Some(slot) = self.slots.get_mut(id) else { return };
-        let Some(key) = slot.key_mut().filter(|key| key.claim.claim_id == claim.claim_id) else {
+        effects: &mut Effects,
+    ) -> Option<KeyEffect> {
+        let key = self.by_job.get_mut(&id).filter(|key| key.claim.claim_id == claim.claim_id);
+        let Some(key) = key else {
             if let Reply::Claimed(claimed) = reply {
-                self.push_release(claim, Some(claimed.fence));
+                effects.releases.push(Release::key(claim, Some(claimed.fence)));
             }
-            return;
+            return None;
         };
-        self.key_changed = true;
+        self.has_changed = true;
         key.was_lost = false;
         if let Reply::State(state) = &reply
             && let Some(reason) = &state.unreadable
         {
-            if !std::mem::replace(&mut key.is_unreadable, true) {
+            if !mem::replace(&mut key.is_unreadable, true) {
                 let name = claim.job.clone();
                 let key = &claim.key;
                 let reason =
                     format!("the record of its concurrency key {key:?} cannot be read: {reason}");
-                events.push(Event::JobUnreadable { name, reason });
+                effects.events.push(Event::JobUnreadable { name, reason });
             }
-            key.state = KeyState::Busy { ask_at: saturating_add(now, poll.min(ASK_AGAIN)) };
-            return self.look_again(id);
+            key.is_busy_for(now, poll.min(ASK_AGAIN));
+            return Some(KeyEffect::LookAgain);
         }
-        end_unreadable(key, events);
+        end_unreadable(key, effects);
         let state = match reply {
             Reply::Claimed(claimed) => {
-                self.left_keys.note(&claim, None, events);
+                self.left.note(&claim, None, &mut effects.events);
                 let waited_since = claimed.occurrence.scheduled_at;
                 key.claim.since = Some(key.claim.since.unwrap_or(now).min(waited_since));
+                key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
                 if !has_room {
                     // Another id: the release may come after the next claim.
-                    let claim_id = next_claim_id;
-                    let left = std::mem::replace(&mut key.claim.claim_id, claim_id);
-                    let left = KeyClaim { claim_id: left, ..key.claim.clone() };
-                    key.state = KeyState::Busy { ask_at: NOW };
-                    self.next_claim_id = claim_id.wrapping_add(1);
-                    self.push_release(left, Some(claimed.fence));
-                    return self.look_again(id);
+                    let left = mem::replace(&mut key.claim.claim_id, ids.draw());
+                    let claim = KeyClaim { claim_id: left, ..key.claim.clone() };
+                    key.state = KeyState::Busy { ask_at: When::Next };
+                    effects.releases.push(Release::key(claim, Some(claimed.fence)));
                 }
-                key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
-                return self.look_again(id);
+                return Some(KeyEffect::LookAgain);
             }
             _ if claim.not_after.is_some_and(|end| end < now) => {
                 // It came too late, so nothing is known about the key. A wrong estimate of the store's
                 // clock refuses a claim once.
-                (key.refused_at, key.state) = (Some(now), KeyState::Busy { ask_at: NOW });
-                return self.look_again(id);
+                (key.refused_at, key.state) = (Some(now), KeyState::Busy { ask_at: When::Next });
+                return Some(KeyEffect::LookAgain);
             }
             Reply::State(state) => *state,
             _ => JobState::empty(&*claim.record),
@@ -273,7 +253,7 @@ impl Planner {
         });
         let holders: Vec<KeyHolder> = holders.collect();
         let left = state.leases.iter().find(|lease| is_left(lease, now));
-        self.left_keys.note(&claim, left, events);
+        self.left.note(&claim, left, &mut effects.events);
         let is_same = |lease: &Lease| {
             lease.due_at == claim.due_at
                 && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
@@ -288,7 +268,7 @@ impl Planner {
         let differs = state.version != 0 && state.version != u64::from(claim.limit);
         if differs && key.other_limit != Some(state.version) {
             key.other_limit = Some(state.version);
-            events.push(Event::KeyLimitsDiffer {
+            effects.events.push(Event::KeyLimitsDiffer {
                 name: claim.job.clone(),
                 key: claim.key.clone(),
                 limit: claim.limit,
@@ -296,8 +276,8 @@ impl Planner {
             });
         }
         if is_claimed_elsewhere {
-            key.state = KeyState::Busy { ask_at: saturating_add(now, 5 * READ_AGAIN) };
-            return self.read_at(id, saturating_add(now, READ_AGAIN));
+            key.is_busy_for(now, 5 * READ_AGAIN);
+            return Some(KeyEffect::ReadAt(saturating_add(now, READ_AGAIN)));
         }
         let is_new = key.wait.is_none();
         let wait = Arc::new(KeyWait {
@@ -309,40 +289,45 @@ impl Planner {
         });
         key.wait = Some(wait.clone());
         if is_new {
-            events.push(Event::KeyBusy { name: claim.job.clone(), wait });
+            effects.events.push(Event::KeyBusy { name: claim.job.clone(), wait });
         }
-        key.state = KeyState::Busy { ask_at: saturating_add(now, poll.min(ASK_AGAIN)) };
-        self.look_again(id);
+        key.is_busy_for(now, poll.min(ASK_AGAIN));
+        Some(KeyEffect::LookAgain)
+    }
+
+    /// The reply to a claim of a job's key was lost.
+    pub(super) fn claim_lost(&mut self, id: SlotId) {
+        if let Some(key) = self.by_job.get_mut(&id) {
+            key.was_lost = true;
+        }
     }
 
     /// `true` unless a busy key is to be asked for again, and as many other jobs of this node as may hold
     /// it come before this one: it has its turn after them, and asking for it before changes nothing.
-    fn is_first_in_line(&mut self, id: SlotId, now: Time) -> bool {
-        let key = self.slots.get(id).and_then(Slot::key).filter(|key| key.is_busy());
-        let Some(KeyClaim { record, limit, .. }) = key.map(|key| &key.claim) else { return true };
-        let (record, limit) = (record.clone(), *limit as usize);
-        let Some(place) = key.map(|key| key.claim.place()) else { return true };
-        if self.key_lines.tick != self.tick {
-            self.key_lines = KeyLines { tick: self.tick, first: self.first_in_lines(now) };
+    /// `asks_by`: says if something can be asked about a job by this time. One of which nothing can keeps
+    /// no other from asking.
+    pub(super) fn is_first_in_line(
+        &mut self,
+        id: SlotId,
+        tick: u64,
+        now: Time,
+        asks_by: impl Fn(SlotId, Time) -> bool,
+    ) -> bool {
+        let Some(key) = self.get(id).filter(|key| key.is_busy()) else { return true };
+        let (record, limit, place) =
+            (key.claim.record.clone(), key.claim.limit as usize, key.claim.place());
+        if self.lines.as_ref().is_none_or(|(of_tick, _)| *of_tick != tick) {
+            let soon = saturating_add(now, 2 * ASK_AGAIN);
+            self.lines = Some((tick, self.lines(|id| asks_by(id, soon))));
         }
-        let first = self.key_lines.first.get(&record);
+        let first = self.lines.as_ref().and_then(|(_, lines)| lines.get(&record));
         first.is_none_or(|first| first.iter().filter(|one| **one < place).count() < limit)
     }
 
-    /// The first places of the jobs of this node that wait for each key, as many as may hold it. Those
-    /// about which nothing can be asked soon keep no other from asking.
-    fn first_in_lines(&self, now: Time) -> HashMap<Arc<str>, Vec<(Time, Arc<str>)>> {
-        let soon = saturating_add(now, 2 * ASK_AGAIN);
+    /// The first places of the jobs of this node that wait for each key, as many as may hold it.
+    fn lines(&self, asks_soon: impl Fn(SlotId) -> bool) -> Lines {
         let mut lines: HashMap<Arc<str>, (u32, Vec<_>)> = HashMap::new();
-        for id in &self.keyed {
-            let asks_soon = |slot: &&Slot| {
-                slot.exchange.is_idle()
-                    && matches!(slot.phase, Phase::Known(_))
-                    && slot.wake_at.is_some_and(|at| at <= soon)
-                    && !self.failing.contains(*id)
-            };
-            let slot = self.slots.get(*id).filter(asks_soon);
-            let Some(key) = slot.and_then(Slot::key).filter(|key| key.is_busy()) else { continue };
+        for (_, key) in self.by_job.iter().filter(|(id, key)| key.is_busy() && asks_soon(**id)) {
             let (limit, line) = lines.entry(key.claim.record.clone()).or_default();
             *limit = key.claim.limit.max(*limit);
             line.push(key.claim.place());
@@ -355,142 +340,96 @@ impl Planner {
         first.collect()
     }
 
-    /// A place of the key with this record may be free: the first waiting jobs of this node ask for
-    /// it, as many as may hold it.
-    pub(crate) fn on_key_free(&mut self, record: Option<&str>) {
+    /// A place of the key with this record, or of any key, may be free. Returns the first waiting jobs of
+    /// this node, which ask for it, as many as may hold it, and the times since which they are due.
+    pub(super) fn on_free(&mut self, record: Option<&str>) -> Vec<(SlotId, Time)> {
         let mut waiting = Vec::new();
-        for id in &self.keyed {
-            let Some(slot) = self.slots.get(*id) else { continue };
-            let Some(key) = slot.key().filter(|key| key.is_busy()) else { continue };
+        for (id, key) in self.by_job.iter().filter(|(_, key)| key.is_busy()) {
             if record.is_none_or(|record| *key.claim.record == *record) {
                 waiting.push((key.claim.record.clone(), key.claim.place(), *id));
             }
         }
         waiting.sort_unstable();
+        let mut first = Vec::new();
         for of_key in waiting.chunk_by(|one, other| one.0 == other.0) {
             for (i, (_, (due_at, _), id)) in of_key.iter().enumerate() {
-                let Some(slot) = self.slots.get_mut(*id) else { continue };
-                let Some(key) = slot.key_mut() else { continue };
+                let Some(key) = self.by_job.get_mut(id) else { continue };
                 if i >= key.claim.limit as usize {
                     break;
                 }
-                key.state = KeyState::Busy { ask_at: NOW };
-                // Not with the reads, which need no capacity.
-                let due_at = *due_at;
-                if matches!(slot.phase, Phase::Known(_)) {
-                    self.wake(*id, Some(due_at));
-                }
+                key.state = KeyState::Busy { ask_at: When::Next };
+                first.push((*id, *due_at));
             }
         }
+        first
     }
 
-    /// Hands a slot's key over to the run of the occurrence that was claimed with it.
-    pub(super) fn hand_over_key(
+    /// Hands a job's key over to the run of the occurrence that was claimed with it.
+    pub(super) fn hand_over(
         &mut self,
         id: SlotId,
         now: Time,
-        events: &mut Vec<Event>,
+        effects: &mut Effects,
     ) -> Option<HeldKey> {
-        let slot = self.slots.get_mut(id)?;
         let SlotKey { claim, state: KeyState::Granted { fence, until }, wait, .. } =
-            *slot.take_key()?
+            *self.by_job.remove(&id)?
         else {
             return None;
         };
-        self.keyed.remove(&id);
-        self.key_changed = true;
-        end_wait(&claim, wait, now, events);
+        self.has_changed = true;
+        end_wait(&claim, wait, now, effects);
         Some(HeldKey { key: claim.key, record: claim.record, fence, until })
     }
 
-    /// Ends a slot's interest in its key, and releases it if it is or may be held.
-    pub(super) fn release_key(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) {
-        let Some(mut key) = self.slots.get_mut(id).and_then(Slot::take_key) else { return };
-        self.keyed.remove(&id);
-        self.key_changed = true;
-        end_unreadable(&mut key, events);
-        let is_same = |id: &SlotId| {
-            let other = self.slots.get(*id).and_then(Slot::key);
-            other.is_some_and(|other| other.claim.record == key.claim.record)
-        };
-        if !self.left_keys.is_empty() && !self.keyed.iter().any(is_same) {
-            self.left_keys.note(&key.claim, None, events);
+    /// Ends a job's interest in its key, and releases it if it is or may be held.
+    pub(super) fn release(&mut self, id: SlotId, now: Time, effects: &mut Effects) {
+        let Some(mut key) = self.by_job.remove(&id) else { return };
+        self.has_changed = true;
+        end_unreadable(&mut key, effects);
+        let is_same = |other: &SlotKey| other.claim.record == key.claim.record;
+        if !self.left.is_empty() && !self.by_job.values().any(|other| is_same(other)) {
+            self.left.note(&key.claim, None, &mut effects.events);
         }
         let SlotKey { claim, state, wait, .. } = *key;
-        end_wait(&claim, wait, now, events);
-        match state {
-            KeyState::Granted { fence, .. } => self.push_release(claim, Some(fence)),
-            KeyState::Asked => self.push_release(claim, None),
-            KeyState::Busy { .. } => {}
-        }
-    }
-
-    /// As [`release_key`](Self::release_key), where no time and no events are at hand. The next tick
-    /// reports the end of the wait.
-    pub(super) fn forget_key(&mut self, id: SlotId) {
-        let (now, mut ended) = (self.now, std::mem::take(&mut self.ended_waits));
-        self.release_key(id, now, &mut ended);
-        self.ended_waits = ended;
-    }
-
-    fn push_release(&mut self, claim: KeyClaim, fence: Option<i64>) {
-        self.releases.push(KeyRelease { claim, fence });
-    }
-
-    /// The releases to send now, at most so many.
-    pub(super) fn release_requests(&mut self, most: usize) -> Vec<KeyRelease> {
-        let most = most.min(self.releases.len());
-        self.releases.drain(..most).collect()
-    }
-
-    /// Applies the reply to a release, or to the claim that is repeated because its outcome is
-    /// unknown.
-    pub(super) fn on_release_reply(&mut self, release: KeyRelease, reply: &Reply) {
-        self.releases.extend(release.after(reply));
-    }
-
-    /// The reply to a claim of a slot's key was lost.
-    pub(super) fn on_lost_key_claim(&mut self, id: SlotId) {
-        if let Some(key) = self.slots.get_mut(id).and_then(Slot::key_mut) {
-            key.was_lost = true;
-        }
-    }
-
-    /// The reply to a release was lost.
-    pub(super) fn on_lost_release(&mut self, release: KeyRelease) {
-        self.releases.push(release);
+        end_wait(&claim, wait, now, effects);
+        let fence = match state {
+            KeyState::Granted { fence, .. } => Some(fence),
+            KeyState::Asked => None,
+            KeyState::Busy { .. } => return,
+        };
+        effects.releases.push(Release::key(claim, fence));
     }
 
     /// The clock was set back: the times at which busy keys are asked for are too far away.
-    pub(super) fn ask_for_keys_now(&mut self) {
-        for id in &self.keyed {
-            let key = self.slots.get_mut(*id).and_then(Slot::key_mut);
-            if let Some(key) = key.filter(|key| key.is_busy()) {
-                key.state = KeyState::Busy { ask_at: NOW };
-            }
+    pub(super) fn ask_now(&mut self) {
+        for key in self.by_job.values_mut().filter(|key| key.is_busy()) {
+            key.state = KeyState::Busy { ask_at: When::Next };
         }
     }
 
-    /// Hands over all keys that are or may be held. The planner is not used after that.
-    pub(crate) fn take_keys(&mut self) -> Vec<KeyRelease> {
-        for id in std::mem::take(&mut self.keyed) {
-            self.forget_key(id);
+    /// Releases all keys that are or may be held.
+    pub(super) fn release_all(&mut self, now: Time, effects: &mut Effects) {
+        while let Some((id, _)) = self.by_job.first_key_value() {
+            self.release(*id, now, effects);
         }
-        std::mem::take(&mut self.releases)
     }
 }
 
 /// Reports that the record of a key can be read again, or is not needed any more.
-fn end_unreadable(key: &mut SlotKey, events: &mut Vec<Event>) {
-    if std::mem::take(&mut key.is_unreadable) {
-        events.push(Event::JobResumed { name: key.claim.job.clone() });
+fn end_unreadable(key: &mut SlotKey, effects: &mut Effects) {
+    if mem::take(&mut key.is_unreadable) {
+        effects.events.push(Event::JobResumed { name: key.claim.job.clone() });
     }
 }
 
-fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, events: &mut Vec<Event>) {
+fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, effects: &mut Effects) {
     if let Some(wait) = wait {
         let waited = since(now, wait.since);
-        events.push(Event::KeyFree { name: claim.job.clone(), key: claim.key.clone(), waited });
+        effects.events.push(Event::KeyFree {
+            name: claim.job.clone(),
+            key: claim.key.clone(),
+            waited,
+        });
     }
 }
 

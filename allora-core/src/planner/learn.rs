@@ -7,13 +7,13 @@
 //! node may have run the last one.
 
 use super::{
-    Planner,
+    FoundRecords, FoundWork, Planner, Search,
     adopted::adopted,
     known::Known,
-    machine::not_run,
+    places::not_run,
     slot::{Former, Off, Origin, Phase, Slot},
     slot_id::SlotId,
-    wake_up::{NOW, recheck},
+    wake_up::{When, recheck},
 };
 use crate::{
     backend::{Counters, JobState, NextRun, NotRun, NotRunReason, OnExpiry, Replan},
@@ -25,24 +25,17 @@ use crate::{
     stored::Definition,
     time::{Time, saturating_add},
 };
-use chrono::DateTime;
 use std::time::Duration;
 
 impl Planner {
     /// Applies the current state of one job.
-    pub(super) fn learn(
-        &mut self,
-        id: SlotId,
-        state: &JobState,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) {
+    pub(super) fn learn(&mut self, id: SlotId, state: &JobState, now: Time) {
         let is_left = self.has_room
-            && is_abandoned(state, now, self.abandoned_after)
-            && !self.others_may_run(state);
-        let Some(slot) = self.slots.get_mut(id) else { return };
+            && is_abandoned(state, now, self.config.abandoned_after)
+            && !self.turns.others_may_run(state);
+        let Some(slot) = self.jobs.get_mut(id) else { return };
         let agreement = match slot.origin {
-            Origin::Stored => return self.learn_stored(id, state, now, events),
+            Origin::Stored => return self.learn_stored(id, state, now),
             Origin::Code => {
                 let is_due = state.due_at.is_some_and(|due_at| due_at <= now);
                 agreement(slot, state, now, is_due, is_left)
@@ -53,12 +46,12 @@ impl Planner {
             slot.fence = Some(state.fence);
         }
         match agreement {
-            Agreement::Off(off) => self.turn_off(id, off, now, events),
-            Agreement::Same => self.know(id, state, now, events),
+            Agreement::Off(off) => self.turn_off(id, off, now),
+            Agreement::Same => self.know(id, state, now),
             Agreement::Own => {
                 if let Phase::Redefine(former) = &slot.phase {
                     let (name, was_abandoned) = (slot.name.clone(), former.is_abandoned);
-                    events.extend(match former.missed {
+                    self.effects.events.extend(match former.missed {
                         Some((first, range)) => {
                             Some(not_run(name, slot.spec.kind(), first, &range))
                         }
@@ -68,60 +61,45 @@ impl Planner {
                 }
                 slot.restore_own();
                 slot.agreed = Some(state.generation);
-                self.know(id, state, now, events);
+                self.know(id, state, now);
             }
             Agreement::Adopted(spec) => {
-                events.push(Event::DefinitionAdopted { name: slot.name.clone() });
+                self.effects.events.push(Event::DefinitionAdopted { name: slot.name.clone() });
                 slot.adopt(spec);
                 slot.agreed = Some(state.generation);
-                self.know(id, state, now, events);
+                self.know(id, state, now);
             }
             Agreement::Redefine(former) => {
                 slot.phase = Phase::Redefine(former);
-                self.wake(id, Some(NOW));
+                self.wake(id, Some(When::Next));
             }
         }
     }
 
-    /// `true` if a live node has not said that its build cannot run the job by its stored definition. That
-    /// node may be busy.
-    fn others_may_run(&self, state: &JobState) -> bool {
-        let defined_at = DateTime::from_timestamp_micros(state.generation).unwrap_or(NOW);
-        self.others.as_ref().is_some_and(|others| others.may_run(&state.name, defined_at))
-    }
-
     /// Applies a record that this node and the store agree on.
-    pub(super) fn know(
-        &mut self,
-        id: SlotId,
-        state: &JobState,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) {
+    pub(super) fn know(&mut self, id: SlotId, state: &JobState, now: Time) {
         let mut known = Known::of(state, now);
-        self.was_covered(id);
-        let Some(slot) = self.slots.get(id) else { return };
-        let is_own = |claim_id: u128| {
-            let drawn = self.next_claim_id.wrapping_sub(self.first_claim_id);
-            claim_id.wrapping_sub(self.first_claim_id) < drawn
-        };
+        self.watch.was_covered(id);
+        let Some(slot) = self.jobs.get(id) else { return };
         // The end of a run of this node is seen when it comes.
         let leased = state.leases.iter().find(|lease| lease.on_expiry == OnExpiry::Retry);
-        if leased.is_some_and(|lease| !is_own(lease.claim_id)) && !known.paused {
+        if leased.is_some_and(|lease| !self.ids.is_own(lease.claim_id)) && !known.paused {
             let next = after_lease(slot, &known);
-            known.set_after_lease(next.map(|next| (next, recheck(next.due_at, now, self.poll))));
+            known.set_after_lease(
+                next.map(|next| (next, recheck(next.due_at, now, self.config.poll))),
+            );
         }
         let ahead = ahead_until(&slot.name, &slot.spec, state, now);
         known.is_ahead = ahead.is_some();
         match ahead {
-            Some(until) => self.report_ahead(id, until, events),
+            Some(until) => self.report_ahead(id, until),
             // A fault of the schedule is over when it is asked without one.
             None if !matches!(slot.reported(), None | Some(Off::Invalid(_))) => {
-                self.turn_on(id, events);
+                self.turn_on(id);
             }
             None => {}
         }
-        let Some(slot) = self.slots.get_mut(id) else { return };
+        let Some(slot) = self.jobs.get_mut(id) else { return };
         slot.fence = Some(state.fence);
         slot.note_cursor(state.cursor);
         slot.phase = Phase::Known(known);
@@ -130,11 +108,11 @@ impl Planner {
 
     /// Reports once that a job in code waits for a time of a clock that was ahead. Stored schedules
     /// have no place while they wait; the watcher reports them.
-    fn report_ahead(&mut self, id: SlotId, until: Time, events: &mut Vec<Event>) {
-        let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_stored()) else { return };
+    fn report_ahead(&mut self, id: SlotId, until: Time) {
+        let Some(slot) = self.jobs.get_mut(id).filter(|slot| !slot.is_stored()) else { return };
         if !matches!(slot.reported(), Some(Off::Ahead(_))) {
             let off = Off::Ahead(until);
-            events.extend(off.event(slot.name.clone()));
+            self.effects.events.extend(off.event(slot.name.clone()));
             slot.rare.get_or_insert_default().reported = Some(off);
             self.ahead.waits(id, until);
         }
@@ -142,48 +120,66 @@ impl Planner {
 
     /// Sets the wake-up of a job whose state is known.
     pub(super) fn look_again(&mut self, id: SlotId) {
-        let Some(slot) = self.slots.get(id) else { return };
+        let Some(slot) = self.jobs.get(id) else { return };
         let Phase::Known(known) = &slot.phase else { return };
-        let replaces = slot.spec.settings.overlap == Overlap::Replace
-            && known.leases() > 0
-            && !known.is_ending();
-        match replaces {
-            true => self.replacing.insert(id),
-            false => self.replacing.remove(&id),
-        };
-        let turn = self.turn_of(slot);
+        let settings = &slot.spec.settings;
+        let replaces =
+            settings.overlap == Overlap::Replace && known.leases() > 0 && !known.is_ending();
+        let turn = self.turn_of(id, slot);
         let mut at = known.wants_attention().map(|at| saturating_add(at, turn));
         if !slot.is_stored() {
-            let recheck_at = known.recheck_at(self.poll, self.is_told);
+            let recheck_at = known.recheck_at(self.config.poll, self.is_told);
             at = Some(at.map_or(recheck_at, |at| at.min(recheck_at)));
         }
-        let at = slot.with_key(at);
+        let at = self.keys.wake_at(id, at.map(When::At), settings.max_key_wait);
+        self.jobs.set_replacing(id, replaces);
         self.wake(id, at);
-        self.note_finished(id);
+        self.jobs.note_finished(id);
     }
 
-    /// Returns the number of a search that begins now.
-    pub(crate) fn begin_search(&mut self) -> u64 {
+    /// A search begins now.
+    pub(super) fn begin_search(&mut self) -> Search {
         self.tick += 1;
-        self.tick
+        let known = self.jobs.stored() + self.due.broken() + self.turns.shares.passed();
+        Search { number: self.tick, known, preferred: self.turns.shares.preferred() }
+    }
+
+    /// Applies the reply to a search.
+    pub(super) fn on_found(&mut self, found: FoundRecords) -> FoundWork {
+        let FoundRecords { states, now, number, is_full, kinds, is_first, is_whole } = found;
+        if let Some(kinds) = kinds {
+            self.due.on_search(is_full, is_first, kinds);
+            let Self { turns, jobs, due, .. } = self;
+            let is_new = |state: &&JobState| {
+                let name = state.name.as_str();
+                !state.kind.is_empty() && jobs.named(name).is_none() && !due.is_broken(name)
+            };
+            turns.shares.divide(states.iter().filter(is_new), is_full);
+        }
+        let mut is_new = false;
+        for state in &states {
+            is_new |= self.found(state, number, now);
+        }
+        let has_all = kinds.is_some() && is_whole && !is_full;
+        FoundWork {
+            is_new,
+            invalid: has_all.then(|| self.due.end_sweep(&mut self.effects.events)),
+            claimed_at: self.due.claims_found_at(states.len()),
+            left_until: self.turns.shares.left_until(),
+            is_losing: self.turns.contention.is_losing(),
+        }
     }
 
     /// Applies a due record that the search of this number has found in the store. Returns whether
     /// it shows something new to do.
-    pub(crate) fn found(
-        &mut self,
-        state: &JobState,
-        search: u64,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) -> bool {
-        let Some(&id) = self.by_name.get(state.name.as_str()) else {
+    pub(super) fn found(&mut self, state: &JobState, search: u64, now: Time) -> bool {
+        let Some(id) = self.jobs.named(&state.name) else {
             if self.resume_finished(&state.name) {
                 return true;
             }
-            return self.found_stored(state, now, events);
+            return self.found_stored(state, now);
         };
-        let Some(slot) = self.slots.get_mut(id) else { return false };
+        let Some(slot) = self.jobs.get_mut(id) else { return false };
         let seen = (state.fence, state.due_at, state.generation);
         // Since the search began, a reply or the end of a run may have shown a newer state.
         let has_changed = slot.updated_in().max(slot.replied_in) >= search;
@@ -213,7 +209,7 @@ impl Planner {
             Phase::Off(_) if has_changed => return false,
             Phase::Off(_) => {}
         }
-        self.learn(id, state, now, events);
+        self.learn(id, state, now);
         is_new
     }
 }

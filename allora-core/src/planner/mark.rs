@@ -1,60 +1,18 @@
 //! The mark: the record in which one node tells the others with the same jobs in code that it has checked
-//! all of them; and the part of the planner's state that is about it.
+//! all of them.
 //!
 //! It is a hint, as the registry is. A node that does not believe it reads the jobs itself, and no claim
 //! depends on it.
 
-use super::{slot_id::SlotId, wake_up::NOW};
 use crate::{
     name::MARK,
     registry::name_hash,
-    time::{Time, from_millis, saturating_add},
+    time::{Time, from_millis},
 };
-use std::{collections::BTreeSet, fmt::Write, sync::Arc, time::Duration};
+use std::{fmt::Write, sync::Arc};
 
 /// The number of marks in a store. Nodes whose jobs share one do not believe each other's.
 const MARKS: u64 = 64;
-
-/// The shortest time between two reads of the mark. What is due for less than half a second at the first is
-/// due for less than 1.5 s at the second.
-const PACE: Duration = Duration::from_secs(1);
-
-/// The watch of one node.
-#[derive(Default)]
-pub(super) struct Watch {
-    /// The hash of the names of the jobs in code.
-    pub(super) jobs: u64,
-    /// The mark as it was read or written last, if it is believed, and the generation of its record.
-    pub(super) mark: Option<Mark>,
-    pub(super) generation: Option<i64>,
-    /// The jobs that are due for half a second by what this node knows, and the time since which each is.
-    pub(super) waiting: BTreeSet<(Time, SlotId)>,
-    /// The jobs that were planned by their schedules, because the mark vouched for them.
-    pub(super) covered: BTreeSet<SlotId>,
-    /// The names of these jobs whose next time is not published yet.
-    pub(super) planned: Vec<Arc<str>>,
-    /// The first time at which a run of one of these must be looked after.
-    pub(super) next: Option<Time>,
-    /// The time of the next read of the mark, that of the last one, and whether it has no reply yet.
-    pub(super) check_at: Option<Time>,
-    pub(super) checked_at: Option<Time>,
-    pub(super) is_asked: bool,
-    pub(super) check: Option<Check>,
-    /// The last instant whose place in the order was computed, and this node's delay in it.
-    pub(super) delay: Option<(Time, Duration)>,
-}
-
-/// A check of all jobs by this node.
-pub(super) struct Check {
-    pub(super) began_at: Time,
-    /// The latest due time of what is checked. Half a second before the check, so that the first three nodes
-    /// have had their turn.
-    pub(super) until: Time,
-    /// The jobs that may have an unclaimed occurrence of before.
-    pub(super) open: BTreeSet<SlotId>,
-    /// The first time at which a run must be looked after of a job that is not read.
-    pub(super) next: Option<Time>,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
@@ -67,22 +25,6 @@ pub(super) struct Mark {
     pub(super) view: u64,
     /// The hashes of the names of the jobs that the node does not vouch for.
     pub(super) except: Vec<u32>,
-}
-
-impl Watch {
-    pub(super) fn check_by(&mut self, at: Time) {
-        self.check_at = Some(self.check_at.map_or(at, |check_at| check_at.min(at)));
-    }
-
-    /// The time of the next read of the mark.
-    pub(super) fn due_at(&self) -> Option<Time> {
-        let paced = self.checked_at.map_or(NOW, |at| saturating_add(at, PACE));
-        self.check_at.filter(|_| !self.is_asked).map(|at| at.max(paced))
-    }
-
-    pub(super) fn is_due(&self, now: Time) -> bool {
-        self.due_at().is_some_and(|at| at <= now)
-    }
 }
 
 /// The name of the record for nodes whose jobs have this hash.

@@ -1,43 +1,21 @@
-//! Operations of one tick on their way to the store, and the runs that they start.
+//! Operations on their way to the store.
 
 use super::{
     decide::{GiveUp, Replacement},
-    due_queries::{DueRequest, Unplanned},
-    key::{HeldKey, KeyClaim, KeyRelease},
+    key::KeyClaim,
+    release::Release,
     slot::PendingClaim,
     slot_id::SlotId,
+    unplanned::Unplanned,
 };
-use crate::{
-    backend::{Action, Advance, Claimed, Cursor, NextRun, Occurrence, Operation, Replan},
-    job::{CheckedSchedule, JobSpec},
-    time::Time,
-};
-use allora_schedule::Excluded;
-use std::{sync::Arc, time::Duration};
-
-/// The result of one tick of the planner.
-pub(crate) struct Tick {
-    /// The operations to send.
-    pub(crate) requests: Vec<Request>,
-    /// The last operations on these jobs failed. What is due else need not wait for this request.
-    pub(crate) are_suspects: bool,
-    /// The query that finds and claims, to send beside them.
-    pub(crate) query: Option<DueRequest>,
-    /// The time of the next tick, if nothing happens before. If the capacity is used up, what is due
-    /// has no time.
-    pub(crate) wake_at: Option<Time>,
-    /// Something is due that is not among the requests.
-    pub(crate) more: bool,
-    /// Something is due, and the node's capacity is used up.
-    pub(crate) full: bool,
-    /// Jobs that were removed, to be dropped without a lock.
-    pub(crate) removed: Vec<JobSpec>,
-}
+use crate::backend::{Action, Advance, NextRun, Operation, Replan};
+use std::sync::Arc;
 
 /// One operation on its way to the store.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(super) slot: SlotId,
+    /// The place of its job; `None` if it belongs to no job of this planner.
+    pub(super) slot: Option<SlotId>,
     pub(crate) name: Arc<str>,
     pub(super) action: RequestAction,
 }
@@ -66,8 +44,8 @@ pub(super) enum RequestAction {
     Claimed(Box<Unplanned>),
     /// Claims the concurrency key of the job.
     ClaimKey(Box<KeyClaim>),
-    /// Releases a place of a concurrency key, which is no slot's any more.
-    ReleaseKey(Box<KeyRelease>),
+    /// Gives a claim back, which is no slot's any more.
+    Release(Box<Release>),
     /// Reads or writes the mark.
     Mark(MarkAction),
 }
@@ -96,42 +74,13 @@ impl RequestAction {
     }
 }
 
-/// A run to start.
-pub(crate) struct Start {
-    pub(crate) slot: SlotId,
-    pub(crate) name: Arc<str>,
-    pub(crate) spec: JobSpec,
-    pub(crate) claimed: Claimed,
-    /// The cursor's move by its completion.
-    pub(crate) then: Cursor,
-    pub(crate) late: Duration,
-    /// The scheduled times from which and to which the cursor moves for it, if it moves.
-    pub(crate) passes: Option<(Time, Time)>,
-    /// The job's concurrency key.
-    pub(crate) key: Option<HeldKey>,
-    /// `false`: an unresolved claim has won, and the node's capacity is used up meanwhile. It is released.
-    pub(crate) has_room: bool,
-}
-
-impl Start {
-    /// The occurrences that the calendar excludes where the cursor moves. Calls the user's schedule.
-    pub(crate) fn excluded(&self) -> Option<Excluded> {
-        let (after, until) = self.passes?;
-        CheckedSchedule::of(&self.name, &self.spec).excluded(after, until).ok().flatten()
-    }
-}
-
-/// The scheduled times from which and to which one of these moves takes the cursor.
-pub(super) fn moved(from: &Occurrence, moves: [Cursor; 2]) -> Option<(Time, Time)> {
-    let to = |cursor: Cursor| match cursor {
-        Cursor::To(next) => next.map(|next| next.scheduled_at),
-        Cursor::Keep => None,
-    };
-    let until = moves.into_iter().find_map(to).filter(|_| from.trigger.is_none())?;
-    Some((from.scheduled_at, until))
-}
-
 impl Request {
+    /// Gives a claim back.
+    pub(super) fn release(release: Release) -> Self {
+        let (slot, name) = (None, release.name.clone());
+        Self { slot, name, action: RequestAction::Release(Box::new(release)) }
+    }
+
     pub(crate) fn operation(&self) -> Operation<'_> {
         let action = match &self.action {
             RequestAction::Read | RequestAction::Mark(MarkAction::Read) => Action::Read,
@@ -159,18 +108,13 @@ impl Request {
             RequestAction::ClaimKey(claim) => {
                 return Operation::new(claim.record(), Action::ClaimKey(claim.operation()));
             }
-            RequestAction::ReleaseKey(release) => return release.operation(),
+            RequestAction::Release(release) => return release.operation(),
             RequestAction::GiveUp(give_up) => {
                 let GiveUp { fence, occurrence, then, error, .. } = &**give_up;
                 Action::GiveUp { fence: *fence, occurrence: occurrence.clone(), then: *then, error }
             }
         };
         Operation::new(&self.name, action)
-    }
-
-    /// The place of its job.
-    pub(crate) fn slot(&self) -> SlotId {
-        self.slot
     }
 
     /// `true` if it is about the mark. Nothing waits for its reply.
@@ -185,7 +129,11 @@ impl Request {
 
     /// `true` if it is about the record of a concurrency key.
     pub(crate) fn is_about_key(&self) -> bool {
-        matches!(self.action, RequestAction::ClaimKey(_) | RequestAction::ReleaseKey(_))
+        match &self.action {
+            RequestAction::ClaimKey(_) => true,
+            RequestAction::Release(release) => release.is_of_key(),
+            _ => false,
+        }
     }
 
     /// `true` if it claims an occurrence.

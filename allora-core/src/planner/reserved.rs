@@ -8,107 +8,93 @@
 use super::{
     Planner,
     capacity::Reserved,
-    key::KeyState,
     slot::{Phase, Slot},
     slot_id::SlotId,
+    wake_up::When,
 };
 
 impl Planner {
-    /// Sets the capacity of the node, of which unresolved requests reserve at most half, and that of each
-    /// limited handler. Those of jobs that run on every node reserve none: half is left to the others.
-    pub(crate) fn with_capacity(mut self, runs: usize, kinds: Vec<usize>) -> Self {
-        let share = if self.every_node.is_some() { 0 } else { runs / 2 };
-        (self.capacity.most_unresolved, self.capacity.kind_limits) = (share, kinds);
-        self
-    }
-
-    /// Sets the number of further runs for which there is capacity, in all and for each limited handler,
-    /// when replies are applied.
-    pub(crate) fn set_room(&mut self, room: usize, kind_room: Vec<usize>) {
-        (self.capacity.room, self.capacity.kind_room) = (room, kind_room);
-    }
-
-    /// The number of runs for which capacity is reserved.
-    pub(crate) fn reserved(&self) -> usize {
-        self.reservations().within(self.capacity.most_unresolved)
-    }
-
-    fn reservations(&self) -> Reserved {
-        let mut reserved = self.reserved_by_queries();
-        reserved.firm += self.claiming.len();
-        reserved.unresolved += self.repeating.len() + self.unresolved.len();
-        for (_, is_unresolved) in self.reserved_by_keys() {
-            *(if is_unresolved { &mut reserved.unresolved } else { &mut reserved.firm }) += 1;
-        }
+    pub(super) fn reservations(&self) -> Reserved {
+        let mut reserved = self.due.reserved(self.outbox.is_failing(None));
+        let claims = self.outbox.reserved();
+        reserved.firm += claims.firm;
+        reserved.unresolved += claims.unresolved;
+        self.reserved_by_keys().for_each(|(_, is_unresolved)| reserved.add(is_unresolved));
         reserved
-    }
-
-    /// The capacity that queries and what they have claimed have reserved.
-    fn reserved_by_queries(&self) -> Reserved {
-        let claims = &self.due_claims;
-        let asked = claims.asked.as_ref().filter(|asked| !asked.is_doubtful());
-        let asked = asked.map_or(0, |asked| asked.request.limit);
-        let claimed = claims.unplanned.len() + claims.sent;
-        match self.failing.contains(SlotId::NONE) {
-            true => Reserved { firm: asked, unresolved: claimed },
-            false => Reserved { firm: asked + claimed, unresolved: 0 },
-        }
     }
 
     /// The jobs whose keys are held, or may be held because a reply was lost (`true`), while nothing is
     /// asked about them.
     fn reserved_by_keys(&self) -> impl Iterator<Item = (SlotId, bool)> {
-        self.keyed.iter().filter_map(|id| {
-            let slot = self.slots.get(*id).filter(|slot| slot.exchange.is_idle())?;
-            match slot.key()?.state {
-                KeyState::Granted { .. } => Some((*id, false)),
-                KeyState::Asked => Some((*id, true)),
-                KeyState::Busy { .. } => None,
-            }
-        })
+        self.keys.reserved(|id| self.jobs.get(id).is_some_and(|slot| slot.exchange.is_idle()))
     }
 
-    /// The capacity that is reserved in each limited handler.
-    pub(super) fn reserved_by_kind(&self) -> Vec<usize> {
-        let mut reserved = vec![Reserved::default(); self.limited.len()];
-        let firm = self.claiming.iter().map(|id| (*id, false));
-        let unresolved = self.repeating.iter().chain(&self.unresolved).map(|id| (*id, true));
-        for (id, is_unresolved) in firm.chain(unresolved).chain(self.reserved_by_keys()) {
-            let kind = self.slots.get(id).and_then(Slot::limited);
-            let Some(of_kind) = kind.and_then(|kind| reserved.get_mut(kind)) else { continue };
-            *(if is_unresolved { &mut of_kind.unresolved } else { &mut of_kind.firm }) += 1;
+    /// The limited handler of a job.
+    pub(super) fn kind_of(&self, id: SlotId) -> Option<usize> {
+        self.jobs.get(id).and_then(Slot::limited)
+    }
+
+    /// Reserves capacity of the limited handlers for claims without a reply and for keys, and looks again at
+    /// the jobs for which there is capacity.
+    pub(super) fn take_from_aside(&mut self) {
+        if self.capacity.kinds() == 0 {
+            return;
         }
-        let most = |kind: usize| self.capacity.kind_limits.get(kind).map_or(usize::MAX, |n| n / 2);
-        reserved.iter().enumerate().map(|(kind, one)| one.within(most(kind))).collect()
+        let mut reserved = vec![Reserved::default(); self.capacity.kinds()];
+        for (id, is_unresolved) in self.outbox.claims().chain(self.reserved_by_keys()) {
+            let of_kind = self.kind_of(id).and_then(|kind| reserved.get_mut(kind));
+            of_kind.into_iter().for_each(|reserved| reserved.add(is_unresolved));
+        }
+        self.capacity.reserve_kinds(&reserved);
+        let mut taken = Vec::new();
+        let jobs = &mut self.jobs;
+        self.capacity.take_from_aside(|(at, _, id)| {
+            let Some(slot) = jobs.get_mut(id) else { return false };
+            let aside = slot.rare.as_mut().map(|rare| &mut rare.aside);
+            let is_aside = aside.and_then(|aside| aside.take_if(|aside| *aside == at)).is_some();
+            let looks = is_aside && slot.wake_at.is_none() && matches!(slot.phase, Phase::Known(_));
+            taken.extend(looks.then_some(id));
+            looks
+        });
+        taken.into_iter().for_each(|id| self.look_again(id));
+    }
+
+    /// Puts a job aside that is due since `at`, if its handler has no capacity. Returns whether it has
+    /// done so.
+    pub(super) fn put_aside(&mut self, id: SlotId, at: When) -> bool {
+        let Some(kind) = self.kind_of(id).filter(|kind| !self.capacity.has_kind_room(*kind)) else {
+            return false;
+        };
+        if !self.needs_room(id) {
+            return false;
+        }
+        let Some(slot) = self.jobs.get_mut(id) else { return false };
+        let rank = slot.rank;
+        let before = slot.rare.get_or_insert_default().aside.replace(at);
+        self.capacity.put_aside(kind, (at, rank, id), before.map(|before| (before, rank, id)))
     }
 
     /// `true` if there is capacity now for what an unresolved request has won about this job, beside all
     /// that is reserved firmly.
-    pub(super) fn has_room_for(&self, id: SlotId) -> bool {
-        if self.capacity.room <= self.reservations().firm {
-            return false;
-        }
-        let kind_of = |id: SlotId| self.slots.get(id).and_then(Slot::limited);
-        let Some(kind) = kind_of(id) else { return true };
-        let by_keys = self.reserved_by_keys().filter(|(_, is_unresolved)| !is_unresolved);
-        let firm = self.claiming.iter().copied().chain(by_keys.map(|(id, _)| id));
-        let firm = firm.filter(|id| kind_of(*id) == Some(kind)).count();
-        self.capacity.kind_room.get(kind).is_none_or(|room| *room > firm)
+    pub(super) fn has_room_for(&self, id: Option<SlotId>) -> bool {
+        let kind = id.and_then(|id| self.kind_of(id));
+        let of_kind = kind.map(|kind| {
+            let all = self.outbox.claims().chain(self.reserved_by_keys());
+            let firm = all.filter(|(_, is_unresolved)| !is_unresolved);
+            (kind, firm.filter(|(id, _)| self.kind_of(*id) == Some(kind)).count())
+        });
+        self.capacity.exceeds(self.reservations().firm, of_kind)
     }
 
     /// Takes capacity for a run that begins.
-    pub(super) fn take_room(&mut self, id: SlotId) {
-        let kind = self.slots.get(id).and_then(Slot::limited);
-        self.capacity.take(kind);
+    pub(super) fn take_room(&mut self, id: Option<SlotId>) {
+        self.capacity.take(id.and_then(|id| self.kind_of(id)));
     }
 
     /// `true` if the next operation on this job may be one that needs capacity. One with a key has it, and
     /// one that replaces a run waits for none.
     pub(super) fn needs_room(&self, id: SlotId) -> bool {
-        let needs_room = |slot: &Slot| {
-            matches!(slot.phase, Phase::Known(_))
-                && !slot.key().is_some_and(|key| key.may_be_held())
-        };
-        self.slots.get(id).is_some_and(needs_room) && !self.replacing.contains(&id)
+        let is_known = self.jobs.get(id).is_some_and(|slot| matches!(slot.phase, Phase::Known(_)));
+        is_known && !self.keys.may_hold(id) && !self.jobs.is_replacing(id)
     }
 }

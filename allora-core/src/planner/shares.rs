@@ -10,6 +10,7 @@
 //! each schedule that is left, as for jobs in code, would cost as much as the failed claim. A search
 //! by names would hide what the other nodes do not run.
 
+use super::delays::FOUND;
 use crate::{
     backend::JobState,
     registry::Ranking,
@@ -17,13 +18,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The time for which a due schedule is left to each node that comes before this one.
-const STEP: Duration = Duration::from_millis(200);
-
-/// The further nodes wait as long as this one.
-const MAX_RANK: u32 = 3;
-
-/// The time beyond those steps for which a node that claims many of its own leaves the others at most.
+/// The time beyond its [delay](FOUND) for which a node that claims many of its own leaves the others at most.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// The number of claims in a request from which a node is busy with its own.
@@ -63,10 +58,15 @@ impl Shares {
     }
 
     /// Applies another order of the nodes.
-    pub(super) fn set_ranking(&mut self, ranking: &Ranking) {
-        if *self.ranking != *ranking {
-            self.ranking = Arc::new(ranking.clone());
+    pub(super) fn set_ranking(&mut self, ranking: Ranking) {
+        if *self.ranking != ranking {
+            self.ranking = Arc::new(ranking);
         }
+    }
+
+    /// The order of the nodes that run the same kinds.
+    pub(super) fn ranking(&self) -> &Ranking {
+        &self.ranking
     }
 
     /// The order by which a search prefers this node's own; `None` if it prefers none.
@@ -121,7 +121,7 @@ impl Shares {
         let left_since = self.left_since.map_or(now, |since| since.min(now));
         self.left_since = Some(left_since);
         let since = due_at.max(left_since);
-        let step = STEP * u32::try_from(rank).unwrap_or(MAX_RANK).min(MAX_RANK);
+        let step = FOUND.of(rank, None);
         let idle = saturating_add(since.max(self.busy_at.unwrap_or(since)), step);
         let mut until = idle.min(saturating_add(since, BUSY + step));
         let soon = saturating_add(now, PACE);
@@ -153,7 +153,7 @@ mod tests {
     fn node(rank: usize) -> (Shares, JobState) {
         let mut shares = Shares::default();
         let rankings = NODES.iter().map(|own| Ranking::new(own, NODES));
-        shares.set_ranking(&rankings.into_iter().find(|one| one.rank("job") == rank).unwrap());
+        shares.set_ranking(rankings.into_iter().find(|one| one.rank("job") == rank).unwrap());
         let mut state = JobState::unreadable("job", "");
         (state.kind, state.due_at) = ("mail".into(), Some(at(10_000)));
         (shares, state)

@@ -1,6 +1,6 @@
 //! One job on one node: the agreement with the store about it, and the conversation.
 
-use super::{backlog::Backlog, key::SlotKey, known::Known};
+use super::{backlog::Backlog, known::Known, wake_up::When};
 use crate::{
     backend::{Claim, Cursor, NextRun, NotRun, OPERATION_BYTES},
     event::Event,
@@ -21,7 +21,7 @@ pub(crate) struct Slot {
     pub(crate) phase: Phase,
     pub(crate) exchange: Exchange,
     /// The latest wake-up in the queue; earlier entries are stale.
-    pub(crate) wake_at: Option<Time>,
+    pub(super) wake_at: Option<When>,
     /// The generation of the definition that this node and the store last agreed on.
     pub(crate) agreed: Option<i64>,
     /// The highest fence that was seen.
@@ -41,10 +41,8 @@ pub(crate) struct Rare {
     pub(crate) own: Option<JobSpec>,
     /// Its due occurrences, if its schedule can only be walked.
     pub(crate) backlog: Option<Box<Backlog>>,
-    /// Its concurrency key, while it is claimed or waited for.
-    pub(crate) key: Option<Box<SlotKey>>,
     /// The wake-up with which it was put aside, because its handler has no capacity.
-    pub(crate) aside: Option<Time>,
+    pub(super) aside: Option<When>,
     /// The last known cursor of an at-least-once job. If the store is emptied, the job is registered
     /// again with it.
     pub(crate) cursor: Option<NextRun>,
@@ -175,6 +173,11 @@ impl Exchange {
         matches!(self, Exchange::Idle)
     }
 
+    /// `true` if an operation is on its way.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(self, Exchange::Asked { .. })
+    }
+
     /// Notes that the record has changed. Returns `false` if nothing is on its way or unresolved:
     /// then the record can be read now.
     pub(crate) fn note_newer(&mut self) -> bool {
@@ -259,18 +262,6 @@ impl Slot {
         }
     }
 
-    pub(crate) fn key(&self) -> Option<&SlotKey> {
-        self.rare.as_ref()?.key.as_deref()
-    }
-
-    pub(crate) fn key_mut(&mut self) -> Option<&mut SlotKey> {
-        self.rare.as_mut()?.key.as_deref_mut()
-    }
-
-    pub(crate) fn take_key(&mut self) -> Option<Box<SlotKey>> {
-        self.rare.as_mut()?.key.take()
-    }
-
     /// The reported reason why this node does not run it.
     pub(crate) fn reported(&self) -> Option<&Off> {
         self.rare.as_ref()?.reported.as_ref()
@@ -349,6 +340,21 @@ impl Slot {
 
     pub(crate) fn is_removed(&self) -> bool {
         matches!(self.phase, Phase::Off(Off::Removed))
+    }
+
+    /// `true` for a job in code that was not removed.
+    pub(crate) fn is_in_code(&self) -> bool {
+        !self.is_stored() && !self.is_removed()
+    }
+
+    /// `true` if the schedule of this job in code has ended, and nothing is under way.
+    pub(crate) fn is_finished(&self) -> bool {
+        let Phase::Known(known) = &self.phase else { return false };
+        let is_plain = self.rare.as_ref().is_none_or(|rare| {
+            rare.own.is_none() && rare.aside.is_none() && rare.reported.is_none()
+        });
+        let has_ended = known.cursor.is_none() && known.wants_attention().is_none();
+        has_ended && is_plain && !known.is_ahead && !self.is_stored() && self.exchange.is_idle()
     }
 }
 

@@ -10,7 +10,4 @@ pub(crate) struct SlotId {
 impl SlotId {
     /// The first one in the order of places.
     pub(super) const FIRST: Self = Self { index: 0, generation: 0 };
-
-    /// The place of no job.
-    pub(super) const NONE: Self = Self { index: u32::MAX, generation: u32::MAX };
 }

@@ -4,11 +4,30 @@ use super::slot_id::SlotId;
 use crate::time::{Time, saturating_add, since};
 use std::time::Duration;
 
-/// A job's wake-up time, its rank among those at the same time, and its slot.
-pub(super) type WakeUp = (Time, u32, SlotId);
+/// The time at which something is looked at next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum When {
+    /// With the next request, whatever the capacity of the node.
+    Next,
+    At(Time),
+}
 
-/// The wake-up time of what is asked with the next request: registrations and reads.
-pub(super) const NOW: Time = Time::MIN_UTC;
+impl When {
+    pub(super) fn is_due(self, now: Time) -> bool {
+        self <= When::At(now)
+    }
+
+    /// The time, if the next request is sent at `now`.
+    pub(super) fn time(self, now: Time) -> Time {
+        match self {
+            When::Next => now,
+            When::At(at) => at,
+        }
+    }
+}
+
+/// A job's wake-up time, its rank among those at the same time, and its slot.
+pub(super) type WakeUp = (When, u32, SlotId);
 
 /// The longest interval at which a belief is checked again that keeps a due job from running.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);

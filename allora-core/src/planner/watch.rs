@@ -13,12 +13,12 @@
 
 use super::{
     Planner,
-    mark::{Check, Mark, Watch, record_of},
+    delays::WATCHED,
+    mark::{Mark, record_of},
     request::{MarkAction, Request, RequestAction},
     slot::{Phase, Slot},
     slot_id::SlotId,
-    turn::WATCHED,
-    wake_up::NOW,
+    wake_up::When,
 };
 use crate::{
     backend::Reply,
@@ -28,10 +28,7 @@ use crate::{
 };
 use allora_schedule::stable_hash;
 use chrono::TimeDelta;
-use std::{sync::Arc, time::Duration};
-
-/// The time from the first node's check to the last one's.
-const SPREAD: Duration = Duration::from_secs(1);
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// The time after which a check ends that is not complete.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -42,10 +39,98 @@ const MOST_EXCEPT: usize = 16;
 /// The most occurrences that are passed without a read.
 const MOST_STEPS: usize = 32;
 
+/// The shortest time between two reads of the mark. What is due for less than half a second at the first is
+/// due for less than 1.5 s at the second.
+const PACE: Duration = Duration::from_secs(1);
+
 const MILLI: Duration = Duration::from_millis(1);
 
 /// A mark with a later time than this after now is of a clock that was ahead.
 const AHEAD: Duration = Duration::from_secs(1);
+
+/// The watch of one node.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// The hash of the names of the jobs in code.
+    jobs: u64,
+    /// The mark as it was read or written last, if it is believed, and the generation of its record.
+    mark: Option<Mark>,
+    generation: Option<i64>,
+    /// The jobs that are due for half a second by what this node knows, and the time since which each is.
+    waiting: BTreeSet<(Time, SlotId)>,
+    /// The jobs that were planned by their schedules, because the mark vouched for them.
+    covered: BTreeSet<SlotId>,
+    /// The names of these jobs whose next time is not published yet.
+    planned: Vec<Arc<str>>,
+    /// The first time at which a run of one of these must be looked after.
+    next: Option<Time>,
+    /// The time of the next read of the mark, that of the last one, and whether it has no reply yet.
+    check_at: Option<Time>,
+    checked_at: Option<Time>,
+    is_asked: bool,
+    check: Option<Check>,
+    /// The last instant whose place in the order was computed, and this node's delay in it.
+    delay: Option<(Time, Duration)>,
+}
+
+/// A check of all jobs by this node.
+struct Check {
+    began_at: Time,
+    /// The latest due time of what is checked. Half a second before the check, so that the first three nodes
+    /// have had their turn.
+    until: Time,
+    /// The jobs that may have an unclaimed occurrence of before.
+    open: BTreeSet<SlotId>,
+    /// The first time at which a run must be looked after of a job that is not read.
+    next: Option<Time>,
+}
+
+impl Watch {
+    /// A job in code was added.
+    pub(super) fn job_added(&mut self, name: &str) {
+        self.jobs = self.jobs.wrapping_add(stable_hash(&[name.as_bytes()]));
+    }
+
+    /// A job in code was removed.
+    pub(super) fn job_removed(&mut self, name: &str) {
+        self.jobs = self.jobs.wrapping_sub(stable_hash(&[name.as_bytes()]));
+    }
+
+    /// The hash of the names of the jobs in code.
+    #[cfg(test)]
+    pub(super) fn jobs(&self) -> u64 {
+        self.jobs
+    }
+
+    /// The jobs that were planned by their schedules since the last call.
+    pub(super) fn take_planned(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.planned)
+    }
+
+    /// Ends that the job was planned by its schedule only. Returns whether it was.
+    pub(super) fn was_covered(&mut self, id: SlotId) -> bool {
+        self.covered.remove(&id)
+    }
+
+    /// Forgets what is known of the mark: the store's clock was set back.
+    pub(super) fn forget_mark(&mut self) {
+        *self = Self { jobs: self.jobs, ..Self::default() };
+    }
+
+    fn check_by(&mut self, at: Time) {
+        self.check_at = Some(self.check_at.map_or(at, |check_at| check_at.min(at)));
+    }
+
+    /// The time of the next read of the mark.
+    fn due_at(&self) -> Option<Time> {
+        let paced = self.checked_at.map(|at| saturating_add(at, PACE));
+        self.check_at.filter(|_| !self.is_asked).map(|at| paced.map_or(at, |paced| at.max(paced)))
+    }
+
+    fn is_due(&self, now: Time) -> bool {
+        self.due_at().is_some_and(|at| at <= now)
+    }
+}
 
 /// The state of one job in a check.
 enum JobCheck {
@@ -62,7 +147,7 @@ impl Planner {
     /// Leaves a due job to the watch, if it is for others to run by what this node knows. Returns `false`
     /// if it is to be looked at now.
     pub(super) fn leave_to_watch(&mut self, id: SlotId, turn: Duration, now: Time) -> bool {
-        let Some(slot) = self.slots.get(id).filter(|_| turn == WATCHED) else { return false };
+        let Some(slot) = self.jobs.get(id).filter(|_| turn == WATCHED) else { return false };
         let Phase::Known(known) = &slot.phase else { return false };
         let Some(due_at) = known.wants_attention() else { return false };
         let is_read = known.as_of >= saturating_add(due_at, turn / 2);
@@ -80,14 +165,9 @@ impl Planner {
 
     /// The time at which this node checks what is due at an instant.
     fn check_at(&mut self, due_at: Time) -> Time {
-        let ranking = &self.turns.ranking;
-        let of_instant = |at: Time| {
-            let (rank, nodes) = (ranking.rank_at(at), ranking.nodes());
-            (at, SPREAD.mul_f64(rank as f64 / nodes as f64))
-        };
         let (_, delay) = match self.watch.delay {
             Some(delay) if delay.0 == due_at => delay,
-            _ => *self.watch.delay.insert(of_instant(due_at)),
+            _ => *self.watch.delay.insert((due_at, self.turns.of_check(due_at))),
         };
         saturating_add(due_at, WATCHED + delay)
     }
@@ -96,7 +176,7 @@ impl Planner {
     /// not, or if the schedule does not show that occurrence soon.
     fn plan_by_mark(&mut self, id: SlotId) -> bool {
         let Some(mark) = &self.watch.mark else { return false };
-        let Some(slot) = self.slots.get_mut(id).filter(|slot| !mark.excepts(&slot.name)) else {
+        let Some(slot) = self.jobs.get_mut(id).filter(|slot| !mark.excepts(&slot.name)) else {
             return false;
         };
         let until = mark.until;
@@ -127,16 +207,6 @@ impl Planner {
         true
     }
 
-    /// The jobs that were planned by their schedules since the last call.
-    pub(crate) fn take_planned(&mut self) -> Vec<Arc<str>> {
-        std::mem::take(&mut self.watch.planned)
-    }
-
-    /// `true` if the job was planned by its schedule only, which this call ends.
-    pub(super) fn was_covered(&mut self, id: SlotId) -> bool {
-        self.watch.covered.remove(&id)
-    }
-
     /// Adds the operations on the mark.
     pub(super) fn watch_over(&mut self, now: Time, has_room: bool, requests: &mut Vec<Request>) {
         if self.watch.check.is_some() {
@@ -151,7 +221,7 @@ impl Planner {
     }
 
     fn mark_request(&self, action: MarkAction) -> Request {
-        let (slot, name) = (SlotId::NONE, record_of(self.watch.jobs));
+        let (slot, name) = (None, record_of(self.watch.jobs));
         Request { slot, name, action: RequestAction::Mark(action) }
     }
 
@@ -174,16 +244,18 @@ impl Planner {
         }
         self.watch.is_asked = false;
         let vouched = self.watch.mark.as_ref().filter(|_| reply.is_some());
-        let (until, next) = vouched.map_or((NOW, None), |mark| (mark.until, mark.next));
-        let rest = self.watch.waiting.split_off(&(saturating_add(until, MILLI), SlotId::FIRST));
-        let vouched = std::mem::replace(&mut self.watch.waiting, rest);
-        for (due_at, id) in vouched {
+        let vouched = vouched.map(|mark| (mark.until, mark.next));
+        let (until, next) = vouched.unzip();
+        let after = until.map(|until| (saturating_add(until, MILLI), SlotId::FIRST));
+        let rest = after.map(|after| self.watch.waiting.split_off(&after));
+        let vouched = rest.map(|rest| std::mem::replace(&mut self.watch.waiting, rest));
+        for (due_at, id) in vouched.into_iter().flatten() {
             if self.is_waiting(id, due_at) && !self.plan_by_mark(id) {
-                self.read_at(id, NOW);
+                self.read_at(id, When::Next);
             }
         }
-        let later = self.watch.next.filter(|next| *next > until);
-        self.watch.next = later.into_iter().chain(next).min();
+        let later = self.watch.next.filter(|next| Some(*next) > until);
+        self.watch.next = later.into_iter().chain(next.flatten()).min();
         let must_look = |next: Time| saturating_add(next, WATCHED) <= now;
         let looks = self.watch.next.is_some_and(must_look) && !self.watch.covered.is_empty();
         if looks || !self.watch.waiting.is_empty() {
@@ -195,7 +267,7 @@ impl Planner {
 
     /// `true` if it is still the job that was left to the watch because of that instant.
     fn is_waiting(&self, id: SlotId, due_at: Time) -> bool {
-        let slot = self.slots.get(id).filter(|slot| slot.exchange.is_idle());
+        let slot = self.jobs.get(id).filter(|slot| slot.exchange.is_idle());
         let phase = slot.map(|slot| &slot.phase);
         matches!(phase, Some(Phase::Known(known)) if known.wants_attention() == Some(due_at))
     }
@@ -209,7 +281,7 @@ impl Planner {
             .map(|(_, id)| id)
             .collect();
         let until = TimeDelta::from_std(WATCHED).ok().and_then(|wait| now.checked_sub_signed(wait));
-        let until = until.unwrap_or(NOW);
+        let until = until.unwrap_or(Time::MIN_UTC);
         if self.watch.next.is_some_and(|next| next <= until) {
             ids.extend(std::mem::take(&mut self.watch.covered));
         }
@@ -217,14 +289,14 @@ impl Planner {
             self.watch.next = None;
         }
         for id in ids {
-            if self.slots.get(id).is_some_and(|slot| slot.exchange.is_idle()) {
-                self.read_at(id, NOW);
+            if self.jobs.get(id).is_some_and(|slot| slot.exchange.is_idle()) {
+                self.read_at(id, When::Next);
             }
         }
         let is_open = |(id, slot): (SlotId, &Slot)| {
             matches!(self.check_of(id, slot, until), Some(JobCheck::Open)).then_some(id)
         };
-        let open = self.slots.iter().filter_map(is_open).collect();
+        let open = self.jobs.iter().filter_map(is_open).collect();
         self.watch.check_at = None;
         self.watch.check = Some(Check { began_at: now, until, open, next: self.watch.next });
     }
@@ -233,7 +305,7 @@ impl Planner {
     fn end_check(&mut self, now: Time) -> Option<String> {
         let Check { began_at, until, mut open, next } = self.watch.check.take()?;
         open.retain(|id| {
-            let slot = self.slots.get(*id);
+            let slot = self.jobs.get(*id);
             let check = slot.and_then(|slot| self.check_of(*id, slot, until));
             matches!(check, Some(JobCheck::Open))
         });
@@ -242,7 +314,7 @@ impl Planner {
             return None;
         }
         let (mut next, mut except) = (next, Vec::new());
-        for (id, slot) in self.slots.iter() {
+        for (id, slot) in self.jobs.iter() {
             match self.check_of(id, slot, until) {
                 None => {}
                 Some(JobCheck::Claimed(at)) => next = next.into_iter().chain(at).min(),
@@ -281,10 +353,7 @@ impl Planner {
             let generation = agreed.unwrap_or_default().to_be_bytes();
             stable_hash(&[name.as_bytes(), &generation])
         };
-        let slots = self.slots.iter().map(|(_, slot)| slot);
-        let slots = slots.filter(|slot| !slot.is_stored() && !slot.is_removed());
-        let jobs = slots.map(|slot| (&slot.name, slot.agreed)).chain(self.finished.iter());
-        let jobs = jobs.filter(|(name, _)| is_seen(name));
+        let jobs = self.jobs.in_code().filter(|(name, _)| is_seen(name));
         jobs.fold(0, |sum, job| hash(job).wrapping_add(sum))
     }
 
@@ -295,22 +364,19 @@ impl Planner {
         check_ends.or_else(|| self.watch.due_at())
     }
 
-    /// Forgets what is known of the mark: the store's clock was set back.
-    pub(super) fn forget_mark(&mut self) {
-        self.watch = Watch { jobs: self.watch.jobs, ..Watch::default() };
-    }
-
     /// The state of a job in code in a check up to this time; `None` for other slots.
     fn check_of(&self, id: SlotId, slot: &Slot, until: Time) -> Option<JobCheck> {
-        if slot.is_stored() || slot.is_removed() {
+        if !slot.is_in_code() {
             return None;
         }
         Some(match &slot.phase {
-            _ if slot.key().is_some() || self.failing.contains(id) => JobCheck::Unknown,
+            _ if self.keys.get(id).is_some() || self.outbox.is_failing(Some(id)) => {
+                JobCheck::Unknown
+            }
             Phase::Off(_) => JobCheck::Unknown,
             Phase::New(_) | Phase::Redefine(_) => JobCheck::Open,
             Phase::Stale => match slot.wake_at {
-                Some(at) if at > until => JobCheck::Claimed(Some(at)),
+                Some(When::At(at)) if at > until => JobCheck::Claimed(Some(at)),
                 _ => JobCheck::Open,
             },
             Phase::Known(known) => match known.wants_attention() {

@@ -3,89 +3,24 @@
 
 use super::runs::active_run::RunResult;
 use crate::{
-    backend::{Cursor, Reply},
-    job::{JobSpec, Placement},
-    planner::{RunUpdate, SlotId},
-    registry::Rankings,
+    backend::Reply,
+    job::Placement,
+    planner::{Input, RunUpdate, SlotId},
     run::Run,
 };
-use std::{
-    ops::{Index, IndexMut},
-    sync::Arc,
-    time::Duration,
-};
+use std::ops::{Index, IndexMut};
 
-/// A change that a planner has to know.
-pub(crate) enum Input {
-    /// The job was added to this node.
-    Add(Arc<str>, JobSpec),
-    /// The job was removed from this node.
-    Remove(Arc<str>),
-    /// The record of this job has changed.
-    Changed(Arc<str>),
-    /// A place of the concurrency key with this record, or of any key, may be free.
-    KeyFree(Option<Arc<str>>),
-    /// The store has replied to an extension or an end.
-    Update(Update),
-    /// The store did not answer an extension or an end of this run, although it answered others.
-    Failed(SlotId, Run),
-    /// The clock that the planner used was far ahead: begin again.
-    ClockSetBack,
-    /// The order of the nodes has changed.
-    Rankings(Rankings),
-    /// A named calendar has changed.
-    Calendars,
-}
-
-impl Input {
-    /// The job that it is about.
-    pub(super) fn name(&self) -> Option<Arc<str>> {
-        match self {
-            Input::Add(name, _) | Input::Remove(name) | Input::Changed(name) => Some(name.clone()),
-            Input::Update(update) => Some(update.run.shared_name()),
-            Input::Failed(_, run) => Some(run.shared_name()),
-            Input::KeyFree(_) | Input::ClockSetBack | Input::Rankings(_) | Input::Calendars => None,
-        }
-    }
-}
-
-/// The store's reply to an extension or an end of a run.
-pub(crate) struct Update {
-    slot: SlotId,
-    run: Run,
-    completed: Option<Cursor>,
-    /// The longest delay of a start of its job.
-    window: Option<Duration>,
+/// The store's reply to an extension or an end of a run. `result`: the result of the run; `None` for an
+/// extension.
+pub(super) fn updated(
+    slot: Option<SlotId>,
+    run: &Run,
+    result: Option<&RunResult>,
     reply: Reply,
-}
-
-impl Update {
-    /// `result`: the result of the run; `None` for an extension.
-    pub(super) fn new(slot: SlotId, run: Run, result: Option<&RunResult>, reply: Reply) -> Self {
-        let completed = result.filter(|result| result.is_completion()).map(|_| run.then());
-        Self { slot, run, completed, window: None, reply }
-    }
-
-    /// Of a job whose starts are late by so much at most.
-    pub(super) fn late_by_at_most(mut self, window: Option<Duration>) -> Self {
-        self.window = window;
-        self
-    }
-
-    pub(super) fn reply(&self) -> &Reply {
-        &self.reply
-    }
-
-    pub(super) fn for_planner(&self) -> RunUpdate<'_> {
-        RunUpdate {
-            slot: self.slot,
-            name: self.run.name(),
-            fence: self.run.fence(),
-            scheduled_at: self.run.scheduled_at(),
-            completed: self.completed,
-            window: self.window,
-        }
-    }
+) -> RunUpdate {
+    let completed = result.filter(|result| result.is_completion()).map(|_| run.then());
+    let (name, fence, scheduled_at) = (run.shared_name(), run.fence(), run.scheduled_at());
+    RunUpdate { slot, name, fence, scheduled_at, completed, window: None, reply }
 }
 
 /// The inputs of one planner, and what its claimer waits for.

@@ -2,7 +2,6 @@
 
 use super::{
     claims::{claimer::Claimer, local_claimer::LocalClaimer},
-    config::Config,
     handle::Handle,
     node::{Node, Stop, random},
     runs::{
@@ -11,7 +10,10 @@ use super::{
     },
     upkeep::{calendars, registry::Registry, watcher::Watcher},
 };
-use crate::{event::Event, planner::Planner};
+use crate::{
+    event::Event,
+    planner::{Planner, PlannerConfig},
+};
 use futures::future::{Either, join4, pending, select};
 use std::{
     fmt,
@@ -73,19 +75,19 @@ impl Scheduler {
         let has_claimed = supervisor.has_claimed.clone();
         let supervisor = Spawned::new(&*node.runtime, supervisor.run());
         let kinds = node.router.limits().iter().map(|(_, limit)| *limit).collect();
-        let mut planner = self.planner().with_capacity(node.config.concurrency, kinds);
+        let mut config = self.planner();
+        config.kinds = kinds;
         if !node.router.is_empty() {
             let of_node = node.clone();
-            planner = planner.with_route(Arc::new(move |state| of_node.route(state)));
+            config.route = Some(Arc::new(move |state| of_node.route(state)));
         }
         if node.backend.queries().is_some_and(|queries| queries.claims_due()) {
             let router = node.router.clone();
-            planner = planner.with_due_claims(Arc::new(move |kind| !router.is_limited(kind)));
+            config.claims_kind = Some(Arc::new(move |kind| !router.is_limited(kind)));
         }
-        let claimer = Claimer::new(node.clone(), planner);
-        let local = self.planner().on_every_node(node.id.clone());
-        let local = local.with_capacity(node.config.concurrency, Vec::new());
-        let local = LocalClaimer::new(node.clone(), local);
+        let claimer = Claimer::new(node.clone(), Planner::new(config));
+        let local = PlannerConfig { every_node: Some(node.id.clone()), ..self.planner() };
+        let local = LocalClaimer::new(node.clone(), Planner::new(local));
         let watcher = Watcher::new(node.clone());
         let registry = Registry::new(node.clone());
         let is_over = registry.is_over.clone();
@@ -131,19 +133,21 @@ impl Scheduler {
         stopped
     }
 
-    fn planner(&self) -> Planner {
-        let Config {
-            poll_interval,
-            lost_after,
-            store_timeout,
-            abandoned_after,
-            extra_attempts,
-            ..
-        } = self.node.config;
-        Planner::new(random(&*self.node.runtime), poll_interval, lost_after)
-            .with_store_timeout(store_timeout)
-            .abandoned_after(abandoned_after)
-            .with_extra_attempts(extra_attempts)
+    fn planner(&self) -> PlannerConfig {
+        let config = &self.node.config;
+        PlannerConfig {
+            random: random(&*self.node.runtime),
+            poll: config.poll_interval,
+            lost_after: config.lost_after,
+            store_timeout: config.store_timeout,
+            abandoned_after: config.abandoned_after,
+            extra_attempts: config.extra_attempts,
+            every_node: None,
+            runs: config.concurrency,
+            kinds: Vec::new(),
+            route: None,
+            claims_kind: None,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     config::Config,
-    inbox::{ByPlacement, Inbox, Input},
+    inbox::{ByPlacement, Inbox},
     monotonic::later,
     runs::{
         active_run::{ActiveRun, RunId, Turn},
@@ -20,6 +20,7 @@ use crate::{
     event::Event,
     job::{JobSpec, Placement, warnings as job_warnings},
     notify::Notify,
+    planner::Input,
     registry::{NAMES, ProgramReport},
     run::{Heartbeat, Run},
     runtime::Runtime,

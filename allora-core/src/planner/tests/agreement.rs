@@ -23,8 +23,8 @@ fn of_a_dead_node(spec: &JobSpec) -> Option<Record> {
 fn a_trigger_whose_node_died_runs_again_when_its_lease_ends_and_then_the_schedule() {
     let spec = of(every(secs(10))).at_least_once(secs(LEASE));
     let mut job = OneJob::found(spec.clone(), of_a_dead_node(&spec));
-    job.planner = Planner::new(1 << 64, secs(5), LOST_AFTER);
-    job.planner.add(NewJob::new("job".into(), spec)).unwrap();
+    job.planner = Planner::new(config(1 << 64, secs(5)));
+    job.planner.add("job".into(), spec).unwrap();
     job.at(25.0).at(54.0).at(60.0).expect(&[24., 50., 60.], &["missed 30-40 2"], 70.);
 }
 
@@ -39,8 +39,8 @@ fn many_triggers_whose_node_died_all_run_again() {
         apply(&mut record, &trigger, context, &mut HistoryBuffer::off()).unwrap();
     }
     let mut job = OneJob::found(spec.clone(), record);
-    job.planner = Planner::new(1 << 64, secs(5), LOST_AFTER);
-    job.planner.add(NewJob::new("job".into(), spec)).unwrap();
+    job.planner = Planner::new(config(1 << 64, secs(5)));
+    job.planner.add("job".into(), spec).unwrap();
     let job = job.at(25.0).at(54.0).at(60.0);
     assert_eq!(job.ran.iter().filter(|at| **at == 24. || **at == 26.).count(), 21);
     assert_eq!(job.record.unwrap().cursor.map(|next| seconds(next.scheduled_at)), Some(70.));

@@ -14,7 +14,7 @@ fn planner() -> Planner {
         let payload = Payload { kind: state.kind.as_str().into(), data: Arc::from([]), limited };
         Routed::Here(of(every(secs(60))).carrying(payload))
     };
-    Planner::new(1, secs(5), LOST_AFTER).with_route(Arc::new(route))
+    Planner::new(PlannerConfig { route: Some(Arc::new(route)), ..config(1, secs(5)) })
 }
 
 /// A schedule that is due at this second.
@@ -27,10 +27,16 @@ fn due(name: &str, kind: &str, seconds: f64) -> JobState {
     record.unwrap().state(name)
 }
 
+/// A tick with capacity for so many runs of the limited handler.
+fn limited(planner: &mut Planner, now: f64, room: usize) -> Tick {
+    let room = Room { all: 100, kinds: vec![room] };
+    let tick = Input::Tick { room, on_way: OnWay::default(), is_told: true };
+    planner.handle(vec![tick], at(now)).tick
+}
+
 /// The names of the jobs that are claimed, with capacity for so many runs of the limited handler.
 fn claims(planner: &mut Planner, now: f64, room: usize) -> Vec<String> {
-    planner.set_kind_room(vec![room]);
-    let tick = planner.tick(at(now), 100, &mut Vec::new());
+    let tick = limited(planner, now, room);
     let names = tick.requests.iter().map(|request| {
         assert!(request.is_claim(), "{request:?}");
         request.name.to_string()
@@ -43,15 +49,15 @@ fn claims(planner: &mut Planner, now: f64, room: usize) -> Vec<String> {
         let name = request.name.clone();
         let state = due(&name, if name.starts_with('f') { "few" } else { "many" }, 9_000.0);
         let reply = Reply::State(Box::new(state));
-        planner.on_reply(request, Answer::new(reply, at(now)), &mut Vec::new());
+        planner.replied(request, Answer::new(reply, at(now)), &mut Vec::new());
     }
     names
 }
 
 fn found(planner: &mut Planner, states: &[JobState]) {
-    let number = planner.begin_search();
+    let number = planner.begin_search().number;
     for state in states {
-        assert!(planner.found(state, number, at(9.0), &mut Vec::new()));
+        assert!(planner.found(state, number, at(9.0)));
     }
 }
 
@@ -69,11 +75,11 @@ fn what_is_due_beyond_a_limit_is_not_claimed_and_other_kinds_are() {
         ],
     );
     assert_eq!(claims(&mut planner, 11.0, 1), ["f1", "m1", "m2"]);
-    assert!(planner.is_at_limit(0), "it needs no search");
+    assert!(planner.capacity.at_limit()[0], "it needs no search");
     assert_eq!(claims(&mut planner, 11.1, 0), [""; 0]);
     assert_eq!(claims(&mut planner, 12.0, 2), ["f2", "f3"], "in the order of their due times");
     assert_eq!(claims(&mut planner, 13.0, 2), [""; 0]);
-    assert!(!planner.is_at_limit(0), "none is put aside");
+    assert!(!planner.capacity.at_limit()[0], "none is put aside");
 }
 
 #[test]
@@ -88,10 +94,9 @@ fn capacity_that_a_job_does_not_use_goes_to_the_next_one() {
 
 fn found_changed(planner: &mut Planner, name: &str) {
     planner.on_notification(name);
-    planner.set_kind_room(vec![0]);
-    for request in planner.tick(at(11.5), 100, &mut Vec::new()).requests {
+    for request in limited(planner, 11.5, 0).requests {
         let reply = Reply::State(Box::new(due(name, "few", 9_000.0)));
-        planner.on_reply(request, Answer::new(reply, at(11.5)), &mut Vec::new());
+        planner.replied(request, Answer::new(reply, at(11.5)), &mut Vec::new());
     }
 }
 
@@ -99,16 +104,13 @@ fn found_changed(planner: &mut Planner, name: &str) {
 fn a_claim_without_a_reply_keeps_its_part_of_the_limit() {
     let mut planner = planner();
     found(&mut planner, &[due("f1", "few", 10.1), due("f2", "few", 10.2)]);
-    planner.set_kind_room(vec![1]);
     let events = &mut Vec::new();
-    let lost = planner.tick(at(11.0), 100, events).requests;
+    let lost = limited(&mut planner, 11.0, 1).requests;
     assert_eq!(lost.len(), 1);
-    planner.on_lost_replies(lost, at(11.0), events);
-    planner.set_kind_room(vec![1]);
-    let repeated = planner.tick(at(12.0), 100, events).requests;
+    planner.lost(lost, at(11.0), events);
+    let repeated = limited(&mut planner, 12.0, 1).requests;
     assert_eq!(repeated.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["f1"]);
-    planner.on_lost_replies(repeated, at(12.0), events);
-    planner.set_kind_room(vec![1]);
-    let others = planner.tick(at(13.0), 100, events).requests;
+    planner.lost(repeated, at(12.0), events);
+    let others = limited(&mut planner, 13.0, 1).requests;
     assert!(others.iter().all(|one| &*one.name == "f1"), "{others:?}");
 }

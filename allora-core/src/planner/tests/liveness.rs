@@ -31,22 +31,22 @@ fn a_rejected_claim_is_repeated_at_growing_intervals() {
 #[test]
 fn a_removed_job_leaves_nothing_and_its_claim_is_resolved() {
     let mut job = OneJob::new(minutely()).at(0.0).lost_at(60.0);
-    assert!(job.planner.remove("job").is_some());
-    assert_eq!(job.planner.slots.len(), 1, "its claim may have won");
-    job.planner.add(NewJob::new("job".into(), minutely())).unwrap();
+    assert!(job.planner.remove("job"));
+    assert_eq!(job.planner.jobs.sizes()[3], 1, "its claim may have won");
+    job.planner.add("job".into(), minutely()).unwrap();
     let job = job.at(61.0);
     assert_eq!(job.ran, [60.]);
-    assert_eq!(job.planner.slots.len(), 1);
+    assert_eq!(job.planner.jobs.sizes()[3], 1);
     let mut job = job.at(120.0).expect(&[60., 120.], &[], 180.);
     job.planner.remove("job");
-    assert_eq!(job.planner.slots.len(), 0);
+    assert_eq!(job.planner.jobs.sizes()[3], 0);
     for i in 0..10_000 {
-        job.planner.add(NewJob::new("job".into(), minutely())).unwrap();
+        job.planner.add("job".into(), minutely()).unwrap();
         job = job.at(121.0 + f64::from(i));
         job.planner.remove("job");
     }
-    assert_eq!(job.planner.slots.len(), 0);
-    assert!(job.planner.queue.len() < 2_000, "{}", job.planner.queue.len());
+    assert_eq!(job.planner.jobs.sizes()[3], 0);
+    assert!(job.planner.jobs.sizes()[2] < 2_000, "{}", job.planner.jobs.sizes()[2]);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn absent_is_deleted_if_the_store_has_removed_a_tombstone_as_new_as_it() {
         let read = job.tick(at(10.0), 1).remove(0);
         let mut events = Vec::new();
         let answer = Answer::new(Reply::Absent, at(10.0)).min_fence(fence + newer);
-        job.planner.on_reply(read, answer, &mut events);
+        job.planner.replied(read, answer, &mut events);
         job.note(events);
         assert_eq!(job.events, [event]);
     }
@@ -124,8 +124,8 @@ fn a_leased_job_is_checked_when_its_next_occurrence_is_due_then_at_growing_inter
     let spec = minutely().at_least_once(secs(3_600));
     let mut other = OneJob::new(spec.clone()).held().at(0.0).at(60.0);
     let mut job = OneJob::found(spec.clone(), other.record.take());
-    job.planner = Planner::new(1 << 64, secs(5), LOST_AFTER);
-    job.planner.add(NewJob::new("job".into(), spec)).unwrap();
+    job.planner = Planner::new(config(1 << 64, secs(5)));
+    job.planner.add("job".into(), spec).unwrap();
     job = job.at(61.0);
     let (mut job, asked) = asked_in(job, 62..600);
     assert_eq!(asked, [120, 125, 130, 140, 160, 200, 260, 320, 380, 440, 500, 560]);

@@ -32,8 +32,8 @@ fn registrations_and_advances_whose_replies_were_lost_are_repeated() {
 fn a_read_whose_reply_was_lost_is_repeated() {
     let mut waits = OneJob::new(minutely().overlap(Overlap::Wait)).at(0.0).at(60.0);
     // Another node's run is believed to be in the way. The lost reply would show that it is not.
-    let (id, _) = waits.planner.slots.iter().next().unwrap();
-    let Phase::Known(known) = &mut waits.planner.slots.get_mut(id).unwrap().phase else {
+    let (id, _) = waits.planner.jobs.iter().next().unwrap();
+    let Phase::Known(known) = &mut waits.planner.jobs.get_mut(id).unwrap().phase else {
         panic!("it is known");
     };
     known.add_lease(1, at(600.0));
@@ -243,10 +243,10 @@ fn a_lost_claim_is_repeated_before_an_earlier_run_is_recorded_as_lost() {
 
 #[test]
 fn a_lost_claim_comes_first_and_reserves_capacity() {
-    let mut planner = Planner::new(1, secs(5), LOST_AFTER);
+    let mut planner = Planner::new(config(1, secs(5)));
     let mut records: Vec<Option<Record>> = vec![None; 3];
     for name in ["0", "1", "2"] {
-        planner.add(NewJob::new(name.into(), minutely())).unwrap();
+        planner.add(name.into(), minutely()).unwrap();
     }
     let mut answer = |planner: &mut Planner, requests: Vec<Request>, now: f64| -> usize {
         let mut starts = 0;
@@ -256,27 +256,27 @@ fn a_lost_claim_comes_first_and_reserves_capacity() {
             let history = &mut HistoryBuffer::off();
             let reply = apply(&mut records[i], &request.operation(), context, history).unwrap();
             let answer = Answer::new(reply, at(now));
-            starts += usize::from(planner.on_reply(request, answer, &mut Vec::new()).is_some());
+            starts += usize::from(planner.replied(request, answer, &mut Vec::new()).is_some());
         }
         starts
     };
     let events = &mut Vec::new();
-    let registrations = planner.tick(at(0.0), 2, events).requests;
+    let registrations = planner.ticked(at(0.0), 2, events).requests;
     answer(&mut planner, registrations, 0.0);
-    let lost = planner.tick(at(60.0), 1, events).requests;
+    let lost = planner.ticked(at(60.0), 1, events).requests;
     assert_eq!(lost.len(), 1);
-    planner.on_lost_replies(lost, at(61.0), events);
-    assert_eq!(planner.unresolved(), 1);
+    planner.lost(lost, at(61.0), events);
+    assert_eq!(planner.outbox.unresolved(), 1);
     // First alone, then what else there is capacity for, then alone again.
-    let repeated = planner.tick(at(61.0), 2, events).requests;
+    let repeated = planner.ticked(at(61.0), 2, events).requests;
     assert_eq!(repeated.len(), 1);
-    planner.on_lost_replies(repeated, at(62.0), events);
-    let others = planner.tick(at(62.0), 2, events).requests;
+    planner.lost(repeated, at(62.0), events);
+    let others = planner.ticked(at(62.0), 2, events).requests;
     assert_eq!(others.len(), 1, "one place of two is reserved");
     assert_eq!(answer(&mut planner, others, 62.0), 1);
-    let repeated = planner.tick(at(62.0), 1, events).requests;
+    let repeated = planner.ticked(at(62.0), 1, events).requests;
     assert_eq!(answer(&mut planner, repeated, 62.0), 1);
-    assert_eq!(planner.unresolved(), 0);
+    assert_eq!(planner.outbox.unresolved(), 0);
 }
 
 #[test]
@@ -287,10 +287,10 @@ fn a_claim_that_nothing_resolves_is_abandoned_when_its_lease_would_have_ended() 
         assert_eq!(requests.len(), 1);
         job.lose(requests, at(now));
     }
-    assert_eq!((job.planner.unresolved(), job.events.len()), (1, 0));
+    assert_eq!((job.planner.outbox.unresolved(), job.events.len()), (1, 0));
     let requests = job.tick(at(91.0), 1);
     job.lose(requests, at(91.0));
-    assert_eq!(job.planner.unresolved(), 0);
+    assert_eq!(job.planner.outbox.unresolved(), 0);
     job.at(92.0).expect(&[60.], &["ClaimAbandoned"], 120.);
 }
 
@@ -298,8 +298,8 @@ fn a_claim_that_nothing_resolves_is_abandoned_when_its_lease_would_have_ended() 
 fn a_job_that_is_not_unresolved_keeps_its_conversation() {
     let mut job = OneJob::new(minutely()).at(0.0);
     assert_eq!(job.tick(at(60.0), 10).len(), 1, "a claim, which is on its way");
-    let (id, _) = job.planner.slots.iter().next().unwrap();
-    job.planner.unresolved.push_back(id);
+    let (id, _) = job.planner.jobs.iter().next().unwrap();
+    job.planner.outbox.claim_lost(id);
     assert!(job.tick(at(60.0), 10).is_empty(), "there is nothing to repeat");
     job.planner.on_notification("job");
     assert!(job.tick(at(60.0), 10).is_empty(), "the claim is still on its way");
@@ -310,15 +310,14 @@ fn unresolved_claims_are_handed_over_once() {
     let mut job = OneJob::new(minutely()).at(0.0).lost_at(60.0);
     // The name is free for another job, whose claim may be lost, too.
     job.planner.remove("job");
-    job.planner.add(NewJob::new("job".into(), minutely())).unwrap();
+    job.planner.add("job".into(), minutely()).unwrap();
     let read = job.tick(at(61.0), 10);
     job.lose(read, at(61.0));
-    let claims = job.planner.take_unresolved();
-    let names: Vec<_> = claims.iter().map(|(name, ..)| &**name).collect();
+    let planner = std::mem::replace(&mut job.planner, Planner::new(config(1, secs(5))));
+    let releases = planner.stop().releases;
+    let names: Vec<_> = releases.iter().map(|release| &*release.name).collect();
     assert_eq!(names, ["job"]);
-    assert_eq!((job.planner.unresolved(), job.planner.take_unresolved().len()), (0, 0));
-    let (name, claim, _) = &claims[0];
-    let reply = job.apply(&Operation::new(name, Action::Claim(claim.clone())), "me", at(62.0));
+    let reply = job.apply(&releases[0].operation(), "me", at(62.0));
     assert!(matches!(reply, Ok(Reply::Claimed(_))), "{reply:?}");
 }
 
@@ -338,13 +337,13 @@ impl Schedule for Long {
 #[test]
 fn one_request_has_at_most_a_mebibyte_or_one_operation() {
     for (definition, most) in [(100_000, 10), (2_000_000, 1), (0, 1_000)] {
-        let mut planner = Planner::new(1, secs(5), LOST_AFTER);
+        let mut planner = Planner::new(config(1, secs(5)));
         for n in 0..1_100.min(4 * most) {
-            planner.add(NewJob::new(n.to_string().into(), of(Long(definition)))).unwrap();
+            planner.add(n.to_string().into(), of(Long(definition))).unwrap();
         }
-        let tick = planner.tick(at(0.0), 10, &mut Vec::new());
+        let tick = planner.ticked(at(0.0), 10, &mut Vec::new());
         assert_eq!(tick.requests.len(), most, "{definition} bytes");
-        let next = planner.tick(at(0.0), 10, &mut Vec::new());
+        let next = planner.ticked(at(0.0), 10, &mut Vec::new());
         assert_eq!(next.requests.len(), most.min(1_100 - most), "the rest is sent next");
     }
 }

@@ -10,7 +10,7 @@ mod policies;
 mod turns;
 mod watch;
 
-use super::{slot::Phase, *};
+use super::{reply::Answer, slot::Phase, *};
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
     backend::{Action, Claim, Completion, Cursor, Operation, Reply, RetryCause},
@@ -67,8 +67,8 @@ impl OneJob {
     }
 
     fn found(spec: JobSpec, record: Option<Record>) -> Self {
-        let mut planner = Planner::new(1, secs(5), LOST_AFTER);
-        planner.add(NewJob::new("job".into(), spec)).unwrap();
+        let mut planner = Planner::new(config(1, secs(5)));
+        planner.add("job".into(), spec).unwrap();
         Self {
             planner,
             record,
@@ -83,10 +83,10 @@ impl OneJob {
 
     fn tick(&mut self, now: Time, room: usize) -> Vec<Request> {
         let mut events = Vec::new();
-        let mut tick = self.planner.tick(now, room, &mut events);
+        let mut tick = self.planner.ticked(now, room, &mut events);
         // The due occurrences of a closure are found in slices.
         while tick.requests.is_empty() && !tick.full && tick.wake_at == Some(now) {
-            tick = self.planner.tick(now, room, &mut events);
+            tick = self.planner.ticked(now, room, &mut events);
         }
         self.asked += tick.requests.len();
         self.note(events);
@@ -119,7 +119,7 @@ impl OneJob {
     /// No reply comes to these requests.
     fn lose(&mut self, requests: Vec<Request>, now: Time) {
         let mut events = Vec::new();
-        self.planner.on_lost_replies(requests, now, &mut events);
+        self.planner.lost(requests, now, &mut events);
         self.note(events);
     }
 
@@ -134,7 +134,7 @@ impl OneJob {
 
     fn answer(&mut self, request: Request, reply: Reply, now: Time) {
         let mut events = Vec::new();
-        let start = self.planner.on_reply(request, Answer::new(reply, now), &mut events);
+        let start = self.planner.replied(request, Answer::new(reply, now), &mut events);
         self.note(events);
         if let Some(start) = start {
             self.ran.push(seconds(start.claimed.occurrence.scheduled_at));
@@ -156,13 +156,14 @@ impl OneJob {
         let reply = self.apply(&Operation::new("job", action), "me", now).unwrap();
         let update = RunUpdate {
             slot: start.slot,
-            name: &start.name,
+            name: start.name.clone(),
             fence: start.claimed.fence,
             scheduled_at: start.claimed.occurrence.scheduled_at,
             completed,
             window: None,
+            reply,
         };
-        self.planner.on_run_update(update, &reply);
+        self.planner.on_run_update(&update);
     }
 
     /// Extends the lease of the first run.
@@ -213,6 +214,66 @@ impl OneJob {
         assert_eq!(self.events, events);
         let cursor = self.record.as_ref().and_then(|record| record.cursor);
         assert_eq!(cursor.map(|cursor| seconds(cursor.scheduled_at)), next.into());
+        self
+    }
+}
+
+/// The settings of a planner with this random number and poll interval.
+pub(super) fn config(random: u128, poll: Duration) -> PlannerConfig {
+    PlannerConfig {
+        random,
+        poll,
+        lost_after: LOST_AFTER,
+        store_timeout: secs(1),
+        abandoned_after: secs(60),
+        extra_attempts: EXTRA_ATTEMPTS,
+        every_node: None,
+        runs: usize::MAX,
+        kinds: Vec::new(),
+        route: None,
+        claims_kind: None,
+    }
+}
+
+/// One input at a time.
+impl Planner {
+    pub(super) fn ticked(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Tick {
+        let room = Room { all: room, kinds: Vec::new() };
+        let tick = Input::Tick { room, on_way: OnWay::default(), is_told: true };
+        let mut output = self.handle(vec![tick], now);
+        events.append(&mut output.events);
+        output.tick
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        request: Request,
+        answer: Answer,
+        events: &mut Vec<Event>,
+    ) -> Option<Start> {
+        let start = self.on_reply(request, answer);
+        events.append(&mut self.effects.events);
+        start
+    }
+
+    fn lost(&mut self, requests: Vec<Request>, now: Time, events: &mut Vec<Event>) {
+        self.on_lost_replies(requests, now);
+        events.append(&mut self.effects.events);
+    }
+}
+
+impl Answer {
+    pub(super) fn new(reply: Reply, now: Time) -> Self {
+        Self { reply, now, came_at: now, min_fence: 0 }
+    }
+
+    fn came_at(mut self, came_at: Time) -> Self {
+        self.came_at = came_at;
+        self
+    }
+
+    fn min_fence(mut self, min_fence: i64) -> Self {
+        self.min_fence = min_fence;
         self
     }
 }

@@ -290,15 +290,15 @@ fn a_closure_is_called_at_most_three_times_for_each_missed_occurrence() {
 fn a_long_count_delays_no_other_job() {
     let (long, calls) = counted(1);
     let (short, _) = counted(100_000);
-    let mut planner = Planner::new(1, secs(5), LOST_AFTER);
-    planner.add(NewJob::new("long".into(), long.catch_up(CatchUp::All { limit: 9 }))).unwrap();
-    planner.add(NewJob::new("short".into(), short)).unwrap();
+    let mut planner = Planner::new(config(1, secs(5)));
+    planner.add("long".into(), long.catch_up(CatchUp::All { limit: 9 })).unwrap();
+    planner.add("short".into(), short).unwrap();
     let mut records = [None, None];
     let mut claims = Vec::new();
     let events = &mut Vec::new();
     for now in [at(0.0), at(2_000_000.0)] {
         let mut ticks = 0;
-        while let Some(tick) = Some(planner.tick(now, 10, events))
+        while let Some(tick) = Some(planner.ticked(now, 10, events))
             && (!tick.requests.is_empty() || tick.wake_at == Some(now))
         {
             ticks += 1;
@@ -309,7 +309,7 @@ fn a_long_count_delays_no_other_job() {
                 let record = &mut records[usize::from(&*name == "short")];
                 let context = OpContext::new("me", now);
                 let reply = apply(record, &operation, context, &mut HistoryBuffer::off()).unwrap();
-                planner.on_reply(request, Answer::new(reply, now), events);
+                planner.replied(request, Answer::new(reply, now), events);
                 claims.extend(is_claim.then_some((name.to_string(), ticks)));
             }
             if claims.len() == 3 {

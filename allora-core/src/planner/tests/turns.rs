@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Every minute, on the node of this rank among ten, which has just seen the others.
 fn ranked(rank: usize) -> OneJob {
     let mut job = OneJob::new(minutely()).at(0.0);
-    job.planner.set_rankings(ranking(rank, 10));
+    job.planner.turns.set_rankings(ranking(rank, 10));
     job.asked = 0;
     job
 }
@@ -68,16 +68,16 @@ impl TwoJobs {
             (0..).map(|n| format!("job-{n}")).find(|name| jobs.rank(name) == rank).unwrap()
         };
         let (own, others) = (of_rank(0), of_rank(1));
-        let planner = Planner::new(1, secs(5), LOST_AFTER);
+        let planner = Planner::new(config(1, secs(5)));
         let mut two = Self { planner, own, others, records: BTreeMap::new() };
         for name in [&two.own, &two.others] {
-            two.planner.add(NewJob::new(name.as_str().into(), minutely())).unwrap();
+            two.planner.add(name.as_str().into(), minutely()).unwrap();
             two.records.insert(name.clone(), None);
         }
         for (_, request, reply) in two.sent(0.0) {
             two.answer(request, Answer::new(reply, at(0.0)));
         }
-        two.planner.set_rankings(Self::rankings());
+        two.planner.turns.set_rankings(Self::rankings());
         two
     }
 
@@ -87,7 +87,7 @@ impl TwoJobs {
 
     /// The requests of a tick, which the store decides at once.
     fn sent(&mut self, now: f64) -> Vec<(String, Request, Reply)> {
-        let requests = self.planner.tick(at(now), 10, &mut Vec::new()).requests.into_iter();
+        let requests = self.planner.ticked(at(now), 10, &mut Vec::new()).requests.into_iter();
         let decided = requests.map(|request| {
             let context = OpContext::new("me", at(now));
             let record = self.records.get_mut(&*request.name).unwrap();
@@ -103,7 +103,7 @@ impl TwoJobs {
     }
 
     fn answer(&mut self, request: Request, answer: Answer) -> Option<Start> {
-        self.planner.on_reply(request, answer, &mut Vec::new())
+        self.planner.replied(request, answer, &mut Vec::new())
     }
 }
 
@@ -134,12 +134,12 @@ fn a_claim_whose_reply_came_or_was_lost_keeps_no_later_node_waiting() {
         let nodes: Vec<String> = (0..30).map(|n| format!("node-{n}")).collect();
         let jobs = Ranking::new("me", nodes.iter().map(String::as_str));
         assert!(jobs.rank(&two.own) > 0);
-        two.planner.set_rankings(Rankings { jobs, ..Rankings::default() });
+        two.planner.turns.set_rankings(Rankings { jobs, ..Rankings::default() });
         match is_lost {
-            true => two.planner.on_lost_replies(vec![request], at(60.001), &mut Vec::new()),
+            true => two.planner.lost(vec![request], at(60.001), &mut Vec::new()),
             false => drop(two.answer(request, Answer::new(reply, at(60.001)))),
         }
-        two.planner.set_rankings(TwoJobs::rankings());
+        two.planner.turns.set_rankings(TwoJobs::rankings());
         let asked: Vec<String> = [60.02, 60.021].iter().flat_map(|now| two.asked(*now)).collect();
         assert!(asked.contains(&two.others), "lost: {is_lost}, asked: {asked:?}");
     }
@@ -148,7 +148,7 @@ fn a_claim_whose_reply_came_or_was_lost_keeps_no_later_node_waiting() {
 #[test]
 fn a_node_that_becomes_the_first_claims_at_once_what_is_due() {
     let mut job = ranked(5).at(60.0);
-    job.planner.set_rankings(ranking(0, 1));
+    job.planner.turns.set_rankings(ranking(0, 1));
     job.at(61.0).expect(&[60.], &[], 120.);
 }
 
@@ -156,7 +156,7 @@ fn a_node_that_becomes_the_first_claims_at_once_what_is_due() {
 fn a_turn_misses_no_occurrence_that_may_be_late_only_a_little() {
     let narrow = || minutely().window(Duration::from_millis(10));
     let mut job = OneJob::new(narrow()).at(0.0);
-    job.planner.set_rankings(ranking(7, 10));
+    job.planner.turns.set_rankings(ranking(7, 10));
     job.at(60.0).at(60.005).expect(&[60.], &[], 120.);
 }
 
@@ -165,7 +165,7 @@ fn a_node_waits_behind_an_expired_lease_of_a_job_for_which_it_is_not_the_first()
     let leased = || minutely().at_least_once(secs(62));
     let mut first = OneJob::new(leased()).held().at(0.0).at(60.0);
     let mut job = OneJob::found(leased(), first.record.take());
-    job.planner.set_rankings(ranking(3, 10));
+    job.planner.turns.set_rankings(ranking(3, 10));
     // The lease ends at 122. Its turn is half a second later, and its check within a second after that.
     let job = job.at(61.0).at(122.0).at(122.49);
     assert!(job.ran.is_empty());

@@ -35,12 +35,12 @@ impl Fleet {
         let names: Vec<String> = (0..nodes).map(|n| format!("node-{n:032x}")).collect();
         let node = |own: &String| {
             let seed = u128::from(allora_schedule::stable_hash(&[own.as_bytes()]));
-            let mut planner = Planner::new(seed << 64 | seed, secs(3_600), LOST_AFTER);
+            let mut planner = Planner::new(config(seed << 64 | seed, secs(3_600)));
             for n in 0..jobs {
-                planner.add(NewJob::new(format!("job-{n}").into(), spec(n))).unwrap();
+                planner.add(format!("job-{n}").into(), spec(n)).unwrap();
             }
             let jobs = Ranking::new(own, names.iter().map(String::as_str));
-            planner.set_rankings(Rankings { jobs, ..Rankings::default() });
+            planner.turns.set_rankings(Rankings { jobs, ..Rankings::default() });
             (own.clone(), planner, State::Healthy)
         };
         let nodes = names.iter().map(node).collect();
@@ -65,7 +65,7 @@ impl Fleet {
                 State::Full => 0,
                 State::Dead => return None,
             };
-            let tick = planner.tick(now, room, &mut Vec::new());
+            let tick = planner.ticked(now, room, &mut Vec::new());
             if tick.requests.is_empty() {
                 match tick.wake_at {
                     Some(wake_at) if wake_at <= now => continue,
@@ -80,7 +80,7 @@ impl Fleet {
                 let context = OpContext::new(id, now);
                 let reply = apply(record, &operation, context, &mut HistoryBuffer::off()).unwrap();
                 let answer = Answer::new(reply, now);
-                let Some(start) = planner.on_reply(request, answer, &mut Vec::new()) else {
+                let Some(start) = planner.replied(request, answer, &mut Vec::new()) else {
                     continue;
                 };
                 self.late.push(start.late.as_millis() as i64);
@@ -91,13 +91,14 @@ impl Fleet {
                 let reply = apply(record, &end, context, &mut HistoryBuffer::off()).unwrap();
                 let update = RunUpdate {
                     slot: start.slot,
-                    name: &start.name,
+                    name: start.name.clone(),
                     fence,
                     scheduled_at: start.claimed.occurrence.scheduled_at,
                     completed: Some(then),
                     window: None,
+                    reply,
                 };
-                planner.on_run_update(update, &reply);
+                planner.on_run_update(&update);
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::{
     job::Placement,
     name::{is_calendar_record, is_internal, is_key_record},
     notify::yield_now,
-    planner::{Planner, Request, Tick},
+    planner::{FoundRecords, FoundWork, Input, Planner, QueryReply, Request, Tick, Unfinished},
     scheduler::{
         monotonic::later,
         node::{CLOCK_SKEW, Node, Stop},
@@ -135,13 +135,11 @@ impl Claimer {
             let _ = self.take_replies();
         }
         // The requests beside the claims are dropped: a stopping node needs no reply to them.
-        let Self { node, mut driver, due_claims, .. } = self;
-        let claims = driver.planner.take_unresolved();
-        let (asked, leased) = driver.planner.take_claimed_due();
-        let keys = driver.planner.take_keys();
+        let Self { node, driver, due_claims, .. } = self;
+        let Unfinished { releases, queries } = driver.stop();
         // A query that has no reply does not keep what is known from its release.
-        let known = resolve(&node, claims, keys, leased, Counted::of(Placement::OneNode));
-        join(known, due_claims.resolve(&node, asked)).await;
+        let known = resolve(&node, releases, Counted::of(Placement::OneNode));
+        join(known, due_claims.resolve(&node, queries)).await;
     }
 
     async fn tick(&mut self) -> Result {
@@ -158,7 +156,7 @@ impl Claimer {
         }
         if mem::take(&mut self.ends_go_first) {
             // Claims would record these runs as lost, or as expired.
-            self.driver.hold_overdue();
+            self.driver.hold_all_overdue();
         }
         while let Some(notification) = self.subscription.take() {
             self.on_notification(notification);
@@ -171,14 +169,14 @@ impl Claimer {
         }
         self.take_replies()?;
         self.pruning.renew(&self.node);
-        let was_claiming = self.driver.planner.is_claiming_due();
+        let was_claiming = self.driver.status.is_claiming_due;
         // A store whose replies are always ready must not block the executor. And an executor may keep the
         // task that was woken last for this thread, as tokio does; `next_at` may block the thread.
         let before = self.node.runtime.now();
         yield_now().await;
         if self.node.runtime.now().saturating_duration_since(before) > TIMER_DELAYED {
             // The process was stopped meanwhile: the ends of its runs go before claims of the same jobs.
-            self.driver.hold_overdue();
+            self.driver.hold_all_overdue();
         }
         let (turn, scope, now) = self.plan();
         if let Some(query) = turn.query {
@@ -188,7 +186,6 @@ impl Claimer {
             let kinds = self.search.stored_kinds(&self.node);
             let kinds = kinds.filter(|kind| !self.node.router.is_limited(kind)).collect();
             self.due_claims.begin(&self.node, query, kinds);
-            self.count_claims();
         }
         if turn.requests.is_empty() && scope == ReadScope::No {
             self.sleep(&turn, now).await;
@@ -259,7 +256,7 @@ impl Claimer {
             Notification::Job(name) if is_internal(&name) => {}
             Notification::Job(name) | Notification::Cancel(name) => {
                 self.search.on_change();
-                self.driver.planner.on_notification(&name);
+                self.driver.apply(Input::Changed(name.into()));
             }
             Notification::DueAt(at) => self.search.on_notification(at),
             Notification::Changed => {
@@ -271,19 +268,14 @@ impl Claimer {
 
     fn plan(&mut self) -> (Tick, ReadScope, Time) {
         self.driver.on_way = self.requests.load();
-        self.driver.planner.set_told(self.subscription.is_on());
-        let (turn, now) = self.driver.tick();
-        // Before the other claimer is polled, which would take the same capacity.
-        self.count_claims();
+        let (mut turn, now) = self.driver.tick(self.subscription.is_on());
         let mono = self.node.runtime.now();
         if let Some(event) = self.capacity.observe(turn.full, self.node.config.concurrency, mono) {
             self.node.emit([event]);
         }
-        let limits = 0..self.node.router.limits().len();
-        let is_at_limit = |kind| self.driver.planner.is_at_limit(kind);
-        self.search.leave_out(limits.map(is_at_limit).collect());
-        if let Some(look_at) = self.driver.planner.forgotten_due() {
-            self.search.stored_by(look_at);
+        self.search.leave_out(mem::take(&mut turn.at_limit));
+        if let Some(search_by) = turn.search_by {
+            self.search.stored_by(search_by);
         }
         let poll = mono >= self.poll_at;
         // The rest of what is due can wait until the known part is sent, or has a place. But what is due
@@ -310,12 +302,12 @@ impl Claimer {
 
     /// `false` if queries claim what a search has found, until the next poll; and before this time.
     fn may_search(&self, is_full: bool, mono: Instant) -> bool {
-        !self.driver.planner.knows_due() && self.search_from(is_full) <= mono
+        !self.driver.status.knows_due && self.search_from(is_full) <= mono
     }
 
     /// The earliest time of the next search, except by polling.
     fn search_from(&self, is_full: bool) -> Instant {
-        let is_busy = is_full || self.driver.planner.is_claiming_due();
+        let is_busy = is_full || self.driver.status.is_claiming_due;
         self.pace.next(is_busy, self.node.config.poll_interval)
     }
 
@@ -363,7 +355,7 @@ impl Claimer {
         let is_known = turn.full && self.search.has_enough();
         let find_in = (!is_known).then(|| self.search.due_in(now, mono)).flatten();
         let find_at = find_in.map(|span| later(mono, span));
-        let find_at = find_at.filter(|_| !self.driver.planner.knows_due());
+        let find_at = find_at.filter(|_| !self.driver.status.knows_due);
         let find_at = find_at.map(|at| at.max(self.search_from(turn.full)));
         let times = find_at.into_iter().chain(self.search.kinds_at());
         Some(times.fold(self.poll_at, Instant::min))
@@ -452,10 +444,8 @@ impl Claimer {
                     self.was_answered();
                 }
                 Err(error) => {
-                    let now = node.now(&node.shared());
                     let load = (!are_suspects || !is_late).then_some(load);
-                    self.driver.planner.on_timeout(&requests, load, now);
-                    self.driver.on_lost_replies(requests);
+                    self.driver.on_lost(Input::TimedOut { requests, load });
                     self.has_failed |= !is_late;
                     self.ends_go_first |= !is_late;
                     let took = node.runtime.now().saturating_duration_since(sent);
@@ -468,7 +458,6 @@ impl Claimer {
                 }
             }
         }
-        self.count_claims();
         result
     }
 
@@ -485,41 +474,27 @@ impl Claimer {
         sent: Instant,
         before: Time,
     ) {
-        self.driver.planner.on_answer(requests.len());
         self.node.wrote();
         self.on_contact(sent, before, applied.now);
-        if applied.replies.iter().all(Result::is_ok) {
-            self.answered(&requests);
-        }
         // Operations that fail while others do not are repeated after waits of their own.
-        if let Err(error) = self.driver.on_replies(requests, applied, sent) {
-            self.node.store_failed(Part::Claims, error);
+        match self.driver.on_replies(requests, applied, sent) {
+            Ok(()) => self.answered(),
+            Err(error) => self.node.store_failed(Part::Claims, error),
         }
     }
 
-    /// Notes that the store has replied to these requests, unless it does not reply about another
-    /// job.
-    fn answered(&self, requests: &[Request]) {
-        if !self.driver.planner.is_failing_beyond(requests) {
+    /// Notes that the store has replied, unless it does not reply about some job.
+    fn answered(&self) {
+        if !self.driver.status.is_failing {
             self.node.store_answered(Part::Claims);
         }
     }
 
-    /// Counts the capacity that claims without a reply reserve: those on their way, and the unresolved
-    /// ones.
-    fn count_claims(&self) {
-        let reserved = self.driver.planner.reserved();
-        self.node.shared().claiming[Placement::OneNode] = reserved;
-    }
-
     /// Searches the due records that this node does not have in memory.
     fn find_due(&mut self) {
-        self.driver.take_inputs();
-        let planner = &mut self.driver.planner;
-        let (known, number) = (planner.known_stored(), planner.begin_search());
-        let preferred = planner.preferred();
+        let Some(search) = self.driver.apply(Input::Search).search else { return };
         self.pace.begins(self.node.runtime.now());
-        self.search.begin(&self.node, self.poll_at, known, number, preferred);
+        self.search.begin(&self.node, self.poll_at, search);
     }
 
     /// Applies the replies to a search. A failure delays the next search, and no claim.
@@ -541,8 +516,7 @@ impl Claimer {
                 let took = self.pace.since_begin(node.runtime.now());
                 let is_refused = took < node.config.store_timeout / 2;
                 self.poll_at = self.search.failed(&node, is_refused);
-                let now = node.now(&node.shared());
-                self.driver.planner.on_failed_search(now);
+                self.driver.apply(Input::SearchFailed);
                 return;
             }
         };
@@ -554,75 +528,59 @@ impl Claimer {
         self.compare_clocks(wall, due.now);
         node.store_answered(Part::Search);
         if !self.has_failed {
-            self.answered(&[]);
+            self.answered();
         }
-        self.driver.take_inputs();
-        let records = due.found.len();
+        let (now, next_due, records) = (due.now, due.next_due, due.found.len());
         let is_full = records >= limit;
-        if has_stored {
-            let kinds = self.search.stored_kinds(&node).count();
-            if is_first {
-                self.driver.planner.begin_sweep();
-            }
-            self.driver.planner.on_search(is_full, is_first, kinds);
-            self.driver.planner.divide(&due.found, is_full);
-        }
-        let mut events = Vec::new();
-        let mut is_new = false;
-        for state in &due.found {
-            let now = whole_millis(due.now);
-            is_new |= self.driver.planner.found(state, number, now, &mut events);
-        }
-        let invalid = (has_stored && is_whole && !is_full)
-            .then(|| self.driver.planner.end_sweep(&mut events));
-        node.emit(events);
-        if let Some(count) = invalid {
+        let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
+        let kinds = has_stored.then(|| self.search.stored_kinds(&node).count());
+        let found = FoundRecords {
+            states: due.found,
+            now: whole_millis(now),
+            number,
+            is_full,
+            kinds,
+            is_first,
+            is_whole,
+        };
+        let Some(work) = self.driver.apply(Input::Found(found)).found else { return };
+        if let Some(count) = work.invalid {
             node.board.count_invalid(count);
         }
-        let (now, next_due) = (due.now, due.next_due);
-        let claimed_at = self.driver.planner.claims_found_at(records);
-        let claimed_at = claimed_at.filter(|_| has_stored && next_due.is_some());
-        let left_until = self.driver.planner.left_until();
-        let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
+        let claimed_at = work.claimed_at.filter(|_| has_stored && next_due.is_some());
+        let FoundWork { is_new, left_until, is_losing, .. } = work;
         let found =
             Found { now, next_due, records, of_code, is_full, is_new, claimed_at, left_until };
-        self.search.answered(&node, found, self.driver.planner.is_losing());
+        self.search.answered(&node, found, is_losing);
     }
 
     /// Applies the reply to a query that claims, and starts the claimed runs.
     fn on_claimed_due(&mut self, reply: due_claims::Reply) {
         let node = self.node.clone();
         let due_claims::Reply { result, is_repeated, sent, before } = reply;
-        self.driver.take_inputs();
-        if is_repeated {
-            self.driver.planner.on_repeated_claimed_due();
-        }
         match result {
             Ok(due) => {
                 let (now, claims) = (due.now, due.claimed.len());
                 node.metrics.claimed(claims, node.runtime.now().saturating_duration_since(sent));
                 node.wrote();
                 self.on_contact(sent, before, now);
-                self.answered(&[]);
-                let mut events = Vec::new();
-                let starts =
-                    self.driver.planner.on_claimed_due(due, whole_millis(now), &mut events);
-                if self.driver.planner.was_shared() {
+                let reply = QueryReply::Claimed(due);
+                let output = self.driver.apply(Input::Queried { is_repeated, reply });
+                self.answered();
+                if self.driver.status.was_shared {
                     self.pace.was_shared(node.runtime.now());
                 }
-                node.emit(events);
-                node.start(starts, sent, now);
+                self.driver.start(output.starts, sent, now);
             }
             Err(error) => {
-                let now = whole_millis(node.now(&node.shared()));
-                match error.kind() {
-                    ErrorKind::Unavailable => self.driver.planner.on_lost_claimed_due(now),
-                    _ => self.driver.planner.on_rejected_claimed_due(now),
-                }
+                let reply = match error.kind() {
+                    ErrorKind::Unavailable => QueryReply::Lost,
+                    _ => QueryReply::Rejected,
+                };
+                self.driver.apply(Input::Queried { is_repeated, reply });
                 node.store_failed(Part::Claims, error);
             }
         }
-        self.count_claims();
     }
 
     /// A round trip without an operation: it brings the store's time.
@@ -633,7 +591,7 @@ impl Claimer {
         let call = within(&node, OP, apply(&node, &*node.backend, time, &[]));
         let applied = self.beside(call).await?;
         self.on_contact(sent, before, applied.now);
-        self.answered(&[]);
+        self.answered();
         self.was_answered();
         Ok(())
     }

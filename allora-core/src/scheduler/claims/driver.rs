@@ -2,24 +2,25 @@
 
 use crate::{
     backend::{Applied, Backend, Batch, Operation, Reply, TimeSource},
-    error::{Error, Result},
-    event::Event,
+    error::Result,
+    health::KeyWait,
     job::{JobSpec, Placement},
-    planner::{Answer, NewJob, OnWay, Planner, Request, SlotId, Tick},
+    planner::{Input, OnWay, Output, Planner, Request, Room, Start, Status, Tick, Unfinished},
     scheduler::{
-        inbox::Input,
-        node::{Node, Stop},
+        node::{Node, SharedState, Stop},
         store_request::{MAX_BACKOFF, reschedule},
     },
-    time::{Time, saturating_add, whole_millis},
+    time::{Time, saturating_add},
 };
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{collections::HashMap, mem, sync::Arc, time::Instant};
 
 pub(in crate::scheduler) struct Driver {
     pub(in crate::scheduler) node: Arc<Node>,
     placement: Placement,
     /// It calls user code, so that no lock is held where it is called.
-    pub(in crate::scheduler) planner: Planner,
+    planner: Planner,
+    /// The state of the planner after its last input.
+    pub(in crate::scheduler) status: Status,
     /// The requests on their way, if other requests do not wait for them.
     pub(in crate::scheduler) on_way: OnWay,
     /// The jobs that run on every node, to be registered again if the clock was wrong.
@@ -32,115 +33,92 @@ impl Driver {
         placement: Placement,
         planner: Planner,
     ) -> Self {
-        Self { node, placement, planner, on_way: OnWay::default(), local: HashMap::new() }
+        let (status, on_way) = (Status::default(), OnWay::default());
+        Self { node, placement, planner, status, on_way, local: HashMap::new() }
     }
 
     pub(in crate::scheduler) fn is_stopping(&self) -> bool {
         self.node.shared().stop != Stop::No
     }
 
-    /// Applies what the other parts of the scheduler have left.
-    pub(in crate::scheduler) fn take_inputs(&mut self) {
-        let inputs = self.node.shared().inboxes[self.placement].take();
-        let is_new = |input: &&Input| matches!(input, Input::Add(..));
-        self.planner.reserve(inputs.iter().filter(is_new).count());
-        for input in inputs {
-            let name = input.name();
-            self.apply(input);
-            if let Some(name) = name {
-                self.publish(&name);
-            }
-        }
-    }
-
-    /// Publishes the state of a job.
-    fn publish(&self, name: &str) {
-        if let Some(planned) = self.planner.planned(name) {
-            self.node.board.planned(name, planned);
-        }
-    }
-
-    fn apply(&mut self, input: Input) {
-        match input {
-            Input::Add(name, spec) => {
-                if self.placement == Placement::EveryNode {
-                    self.local.insert(name.clone(), spec.clone());
-                }
-                self.add(name, spec);
-            }
-            Input::Remove(name) => {
-                self.local.remove(&name);
-                self.remove(&name);
-            }
-            Input::Changed(name) => self.planner.on_notification(&name),
-            Input::KeyFree(record) => self.planner.on_key_free(record.as_deref()),
-            Input::Update(update) => {
-                self.planner.on_run_update(update.for_planner(), update.reply());
-            }
-            Input::Failed(slot, run) => {
-                let now = self.node.now(&self.node.shared());
-                self.planner.on_failed_update(slot, run.name(), now);
-            }
-            Input::Rankings(rankings) => self.planner.set_rankings(rankings),
-            Input::Calendars => self.planner.on_calendars(),
-            Input::ClockSetBack if self.placement == Placement::OneNode => {
-                self.planner.on_clock_set_back();
-            }
-            Input::ClockSetBack => {
-                let jobs: Vec<_> =
-                    self.local.iter().map(|(name, spec)| (name.clone(), spec.clone())).collect();
-                for (name, spec) in jobs {
-                    self.remove(&name);
-                    self.add(name, spec);
-                }
-            }
-        }
-    }
-
-    fn add(&mut self, name: Arc<str>, spec: JobSpec) {
-        if let Err(error) = self.planner.add(NewJob::new(name.clone(), spec)) {
-            let reason = error.chain();
-            self.node.emit([Event::JobInvalid { name, reason }]);
-        }
-    }
-
-    fn remove(&mut self, name: &str) {
-        self.planner.remove(name);
-        if self.placement == Placement::EveryNode {
-            self.node.local.remove(name);
-        }
-    }
-
-    /// The operations to send now.
-    pub(in crate::scheduler) fn tick(&mut self) -> (Tick, Time) {
-        self.take_inputs();
+    /// Gives the planner what the other parts of the scheduler have left, and then this. Publishes what
+    /// follows, apart from the runs to start.
+    fn handle(&mut self, input: impl FnOnce(&Node, &SharedState) -> Input) -> (Output, Time) {
         let node = &self.node;
-        let (now, room, kind_room) = {
-            let shared = node.shared();
-            let room = node.room(&shared, self.placement);
-            (node.now(&shared), room, node.kind_room(&shared))
-        };
-        let mut events = Vec::new();
-        self.planner.set_kind_room(kind_room);
-        self.planner.set_on_way(self.on_way);
-        let mut tick = self.planner.tick(now, room, &mut events);
-        drop(std::mem::take(&mut tick.removed));
-        {
+        let (mut inputs, input, now) = {
             let mut shared = node.shared();
-            shared.inboxes[self.placement].full = tick.full;
-            // A run may have ended since the capacity was read.
-            if tick.full && node.room(&shared, self.placement) > room {
-                node.claimers[self.placement].notify();
+            let inputs = shared.inboxes[self.placement].take();
+            (inputs, input(node, &shared), node.now(&shared))
+        };
+        if self.placement == Placement::EveryNode {
+            inputs = inputs.into_iter().flat_map(|input| self.with_records(input)).collect();
+        }
+        inputs.push(input);
+        let mut output = self.planner.handle(inputs, now);
+        self.status = output.status;
+        for (name, planned) in mem::take(&mut output.planned) {
+            self.node.board.planned(&name, planned);
+        }
+        self.node.emit(mem::take(&mut output.events));
+        self.publish_keys(output.key_waits.take());
+        (output, now)
+    }
+
+    /// The input for the jobs that run on every node, whose records are in memory.
+    fn with_records(&mut self, input: Input) -> Vec<Input> {
+        match &input {
+            Input::Add(name, spec) => drop(self.local.insert(name.clone(), spec.clone())),
+            Input::Remove(name) => {
+                self.local.remove(name);
+                self.node.local.remove(name);
             }
+            // Begin again.
+            Input::ClockSetBack => {
+                let again = |(name, spec): (&Arc<str>, &JobSpec)| {
+                    self.node.local.remove(name);
+                    [Input::Remove(name.clone()), Input::Add(name.clone(), spec.clone())]
+                };
+                return self.local.iter().flat_map(again).collect();
+            }
+            _ => {}
         }
-        for name in events.iter().filter_map(Event::job) {
-            self.publish(name);
+        vec![input]
+    }
+
+    /// Gives the planner an input. The caller starts the runs that follow from it.
+    pub(in crate::scheduler) fn apply(&mut self, input: Input) -> Output {
+        let (output, _) = self.handle(|_, _| input);
+        // Capacity of runs is reserved until they are started.
+        if output.starts.is_empty() {
+            self.count_claims();
         }
-        for name in self.planner.take_planned() {
-            self.publish(&name);
+        output
+    }
+
+    /// The capacity for more runs.
+    fn room(node: &Node, shared: &SharedState, placement: Placement) -> Room {
+        Room { all: node.room(shared, placement), kinds: node.kind_room(shared) }
+    }
+
+    /// The operations to send now. `is_told`: notifications tell what changes in the store.
+    pub(in crate::scheduler) fn tick(&mut self, is_told: bool) -> (Tick, Time) {
+        let (on_way, placement) = (self.on_way, self.placement);
+        let mut before = 0;
+        let (output, now) = self.handle(|node, shared| {
+            let room = Self::room(node, shared, placement);
+            before = room.all;
+            Input::Tick { room, on_way, is_told }
+        });
+        let tick = output.tick;
+        // Before the other claimer is polled, which would take the same capacity.
+        self.count_claims();
+        let mut shared = self.node.shared();
+        shared.inboxes[placement].full = tick.full;
+        // A run may have ended since the capacity was read.
+        if tick.full && self.node.room(&shared, placement) > before {
+            self.node.claimers[placement].notify();
         }
-        self.node.emit(events);
-        self.publish_keys();
+        drop(shared);
         (tick, now)
     }
 
@@ -152,81 +130,73 @@ impl Driver {
         applied: Applied,
         sent: Instant,
     ) -> Result {
-        self.take_inputs();
-        let now = applied.now;
-        let (came_at, room, kind_room) = {
-            let shared = self.node.shared();
-            let room = self.node.room(&shared, self.placement);
-            (self.node.now(&shared), room, self.node.kind_room(&shared))
-        };
-        self.planner.set_room(room, kind_room);
-        let mut events = Vec::new();
-        let (mut starts, mut failed, mut failure) = (Vec::new(), Vec::new(), None::<Error>);
-        let mut recovered = Vec::new();
+        let (now, placement) = (applied.now, self.placement);
         // A notification of the cancellation may have come before the run that it is about.
         let mut cancelled = Vec::new();
         let (mut taken, mut rejected) = (0, 0);
-        for (request, reply) in requests.into_iter().zip(applied.replies) {
+        for (request, reply) in requests.iter().zip(&applied.replies) {
             if request.claims_occurrence() {
-                taken += usize::from(
-                    reply.as_ref().is_ok_and(|reply| !matches!(reply, Reply::Claimed(_))),
-                );
+                let is_taken = |reply: &Reply| !matches!(reply, Reply::Claimed(_));
+                taken += usize::from(reply.as_ref().is_ok_and(is_taken));
                 rejected += usize::from(reply.is_err());
             }
-            match reply {
-                Ok(reply) => {
-                    let name = request.name.clone();
-                    if self.planner.has_failed(&request) {
-                        recovered.push((request.slot(), name.clone()));
-                    }
-                    if self.shows_cancellation(&reply) {
-                        cancelled.push(name.clone());
-                    }
-                    if let Reply::State(state) = &reply {
-                        self.node.board.read(&self.node.id, state);
-                    }
-                    let answer = Answer::new(reply, whole_millis(now));
-                    let answer = answer.came_at(came_at).min_fence(applied.min_fence);
-                    starts.extend(self.planner.on_reply(request, answer, &mut events));
-                    self.publish(&name);
-                }
-                Err(error) => {
-                    failed.push(request);
-                    failure = Some(error);
-                }
+            if reply.as_ref().is_ok_and(|reply| self.shows_cancellation(reply)) {
+                cancelled.push(request.name.clone());
+            }
+            if let Ok(Reply::State(state)) = reply {
+                self.node.board.read(&self.node.id, state);
             }
         }
         self.node.metrics.claims_failed(taken, "taken");
         self.node.metrics.claims_failed(rejected, "rejected");
-        self.own_runs_first(recovered, whole_millis(now));
-        self.planner.on_failed_replies(failed, whole_millis(now), &mut events);
-        self.node.emit(events);
+        let (output, _) = self.handle(|node, shared| {
+            let room = Self::room(node, shared, placement);
+            Input::Answered { requests, applied, room }
+        });
         self.publish_unresolved();
-        self.publish_keys();
-        self.node.start(starts, sent, now);
+        // The extensions and ends of this node's runs of these jobs go before claims.
+        if !output.recovered.is_empty() {
+            let recovered = output.recovered.iter();
+            self.hold_overdue(|name| recovered.clone().any(|recovered| **recovered == *name));
+        }
+        self.start(output.starts, sent, now);
         cancelled.iter().for_each(|name| self.node.extend_now(name));
-        failure.map_or(Ok(()), Err)
+        output.failure.map_or(Ok(()), Err)
     }
 
-    /// When the store answers about a job again, the extensions and ends of this node's runs of it go
+    /// Starts claimed runs.
+    pub(in crate::scheduler) fn start(&self, starts: Vec<Start>, sent: Instant, decided: Time) {
+        self.node.start(starts, sent, decided);
+        self.count_claims();
+    }
+
+    /// Counts the capacity that claims without a reply reserve: those on their way, and the unresolved
+    /// ones.
+    fn count_claims(&self) {
+        self.node.shared().claiming[self.placement] = self.status.reserved;
+    }
+
+    /// When the store answers about some jobs again, the extensions and ends of this node's runs of them go
     /// before claims, which would record these runs as lost, or as expired. Waits at most for the next
     /// request of each.
-    fn own_runs_first(&mut self, recovered: Vec<(SlotId, Arc<str>)>, now: Time) {
-        if recovered.is_empty() {
-            return;
-        }
+    fn hold_overdue(&mut self, is_answered: impl Fn(&str) -> bool) {
         let wait = MAX_BACKOFF + self.node.config.store_timeout;
-        let (overdue, until) = (self.node.overdue_runs(wait), saturating_add(now, wait));
-        for (id, _) in recovered.into_iter().filter(|(_, name)| overdue.contains(name)) {
-            self.planner.hold(id, until);
+        let mut overdue = self.node.overdue_runs(wait);
+        overdue.retain(|name| is_answered(name));
+        if !overdue.is_empty() {
+            let now = self.node.now(&self.node.shared());
+            self.apply(Input::Hold(overdue, saturating_add(now, wait)));
         }
     }
 
-    /// As [`own_runs_first`](Self::own_runs_first), for all jobs: the store answers after an outage.
-    pub(in crate::scheduler) fn hold_overdue(&mut self) {
-        let wait = MAX_BACKOFF + self.node.config.store_timeout;
-        let now = self.node.now(&self.node.shared());
-        self.planner.hold_all(&self.node.overdue_runs(wait), saturating_add(now, wait));
+    /// As [`hold_overdue`](Self::hold_overdue), for all jobs: the store answers after an outage.
+    pub(in crate::scheduler) fn hold_all_overdue(&mut self) {
+        self.hold_overdue(|_| true);
+    }
+
+    /// Hands over the claims without a run: the node stops.
+    pub(in crate::scheduler) fn stop(self) -> Unfinished {
+        self.planner.stop()
     }
 
     /// `true` if the reply shows that runs of this node are to be cancelled.
@@ -241,39 +211,32 @@ impl Driver {
         }
     }
 
-    /// Publishes the waits for concurrency keys.
-    fn publish_keys(&mut self) {
-        if let Some(waits) = self.planner.key_waits() {
-            let mut conditions = self.node.board.conditions();
-            conditions.key_waits[self.placement] = waits;
-            let both = [Placement::OneNode, Placement::EveryNode];
-            let all: Vec<_> =
-                both.iter().flat_map(|one| conditions.key_waits[*one].clone()).collect();
-            drop(conditions);
-            self.node.metrics.key_waits(&all);
-        }
+    /// Publishes the waits for concurrency keys, if one of them has changed.
+    fn publish_keys(&self, waits: Option<Vec<Arc<KeyWait>>>) {
+        let Some(waits) = waits else { return };
+        let mut conditions = self.node.board.conditions();
+        conditions.key_waits[self.placement] = waits;
+        let both = [Placement::OneNode, Placement::EveryNode];
+        let all: Vec<_> = both.iter().flat_map(|one| conditions.key_waits[*one].clone()).collect();
+        drop(conditions);
+        self.node.metrics.key_waits(&all);
     }
 
     /// Publishes the number of claims whose replies were lost. Those of every-node jobs never are.
     fn publish_unresolved(&self) {
         if self.placement == Placement::OneNode {
-            self.node.board.conditions().unresolved = self.planner.unresolved();
+            self.node.board.conditions().unresolved = self.status.unresolved;
         }
     }
 
-    /// The replies to these requests were lost.
-    pub(in crate::scheduler) fn on_lost_replies(&mut self, requests: Vec<Request>) {
-        self.take_inputs();
-        let now = {
-            let shared = self.node.shared();
-            self.node.now(&shared)
-        };
-        let claims = requests.iter().filter(|request| request.claims_occurrence()).count();
-        self.node.metrics.claims_failed(claims, "no_reply");
-        let mut events = Vec::new();
-        self.planner.on_lost_replies(requests, now, &mut events);
+    /// The replies to the requests of this input were lost.
+    pub(in crate::scheduler) fn on_lost(&mut self, input: Input) {
+        if let Input::Lost(requests) | Input::TimedOut { requests, .. } = &input {
+            let claims = requests.iter().filter(|request| request.claims_occurrence()).count();
+            self.node.metrics.claims_failed(claims, "no_reply");
+        }
+        self.apply(input);
         self.publish_unresolved();
-        self.node.emit(events);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     backend::{ClaimDue, ClaimedDue, Queries, TimeSource},
     error::{Error, ErrorKind, Result},
     job::Placement,
-    planner::{DueRequest, LeftLease, completion_of},
+    planner::{DueRequest, Release, completion_of},
     scheduler::{
         monotonic::later,
         node::Node,
@@ -134,9 +134,9 @@ async fn resolve_query(
             Routed::Here(spec) => completion_of(&name, &spec, &claimed.occurrence, started).ok(),
             _ => None,
         };
-        LeftLease { name, fence: claimed.fence, then, claim_id: None }
+        Release::claimed(name, claimed.fence, then, None)
     });
-    resolve(node, Vec::new(), Vec::new(), leased.collect(), counted).await;
+    resolve(node, leased.collect(), counted).await;
 }
 
 /// Sends a query, and repeats it soon if its reply is lost: the leases of what it has claimed are running.

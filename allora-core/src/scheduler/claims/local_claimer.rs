@@ -11,7 +11,7 @@ use crate::{
     error::Result,
     job::Placement,
     notify::yield_now,
-    planner::{Planner, Request},
+    planner::{Input, Planner, Request, Unfinished},
     scheduler::{
         monotonic::later,
         node::{Node, Stop},
@@ -60,7 +60,7 @@ impl LocalClaimer {
         await_clock(&self.driver.node.clone()).await;
         while !self.driver.is_stopping() {
             self.take_keys();
-            let (tick, now) = self.driver.tick();
+            let (tick, now) = self.driver.tick(true);
             let node = self.driver.node.clone();
             let (of_keys, requests): (Vec<_>, Vec<_>) =
                 tick.requests.into_iter().partition(Request::is_about_key);
@@ -81,13 +81,12 @@ impl LocalClaimer {
             let result = match applied {
                 Ok(applied) => self.driver.on_replies(requests, applied, sent),
                 Err(error) => {
-                    self.driver.on_lost_replies(requests);
+                    self.driver.on_lost(Input::Lost(requests));
                     Err(error)
                 }
             };
             // The records are in memory, and no operation of a planner fails.
             debug_assert!(result.is_ok());
-            self.count_claims();
             // Not before the runs have their capacity: the other claimer would take it, too.
             yield_now().await;
         }
@@ -99,10 +98,10 @@ impl LocalClaimer {
         .await;
         self.take_keys();
         let requests = std::mem::take(&mut self.keys.waiting);
-        self.driver.on_lost_replies(requests);
-        let Self { driver: Driver { node, mut planner, .. }, .. } = self;
-        let keys = planner.take_keys();
-        resolve(&node, Vec::new(), keys, Vec::new(), Counted::of(Placement::EveryNode)).await;
+        self.driver.on_lost(Input::Lost(requests));
+        let node = self.driver.node.clone();
+        let Unfinished { releases, .. } = self.driver.stop();
+        resolve(&node, releases, Counted::of(Placement::EveryNode)).await;
     }
 
     /// Sleeps until this time, a notification, or the reply to a request about keys.
@@ -136,13 +135,6 @@ impl LocalClaimer {
                 (requests, sent, applied)
             });
         }
-        self.count_claims();
-    }
-
-    /// Counts the keys that are or may be held for claims, which reserve capacity.
-    fn count_claims(&self) {
-        let reserved = self.driver.planner.reserved();
-        self.driver.node.shared().claiming[Placement::EveryNode] = reserved;
     }
 
     /// Applies the replies to the last request, if they have come.
@@ -156,7 +148,7 @@ impl LocalClaimer {
                 self.driver.on_replies(requests, by_the_nodes_clock(&node, applied, sent), sent)
             }
             Err(error) => {
-                self.driver.on_lost_replies(requests);
+                self.driver.on_lost(Input::Lost(requests));
                 Err(error)
             }
         };

@@ -4,7 +4,7 @@
 use crate::{
     backend::{Due, DueQuery, Preferred, TimeSource},
     error::Result,
-    registry::Ranking,
+    planner,
     scheduler::{
         monotonic::later,
         node::Node,
@@ -402,10 +402,9 @@ impl Search {
         &mut self,
         node: &Arc<Node>,
         poll_at: Instant,
-        known: usize,
-        number: u64,
-        preferred: Option<Arc<Ranking>>,
+        search: planner::Search,
     ) {
+        let planner::Search { number, known, preferred } = search;
         let reads_kinds = self.kinds.begin(node, poll_at);
         if node.runtime.now() >= poll_at {
             match &mut self.code {

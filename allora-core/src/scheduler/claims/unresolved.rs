@@ -2,10 +2,10 @@
 //! released.
 
 use crate::{
-    backend::{Action, Batch, Claim, Completion, Cursor, Operation, Reply, TimeSource},
+    backend::{Batch, Operation, TimeSource},
     error::Result,
     job::Placement,
-    planner::{KeyRelease, LeftLease},
+    planner::Release,
     scheduler::{
         monotonic::later,
         node::Node,
@@ -13,36 +13,10 @@ use crate::{
         store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
     },
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 /// The largest number of operations in one request.
 const BATCH: usize = 1_000;
-
-/// A claim of the job of this name.
-struct Unresolved {
-    name: Arc<str>,
-    state: State,
-}
-
-enum State {
-    /// It may have succeeded. With the cursor's move by a completion.
-    Unknown(Box<Claim>, Cursor),
-    /// It has succeeded, and a later request may have changed the fence: the record is read.
-    Changed { lease: Lease, claim_id: u128 },
-    /// The occurrence is to be released.
-    Claimed(Lease),
-    /// An operator has cancelled it: it is completed, because no attempt follows.
-    Cancelled { fence: i64, then: Cursor },
-    /// A concurrency key is or may be held.
-    Key(Box<KeyRelease>),
-}
-
-#[derive(Clone, Copy)]
-struct Lease {
-    fence: i64,
-    /// The cursor's move by a completion, if it is known.
-    then: Option<Cursor>,
-}
 
 /// The share of one part of a claimer of this placement in the number of unresolved claims of its node.
 pub(in crate::scheduler) struct Counted {
@@ -68,28 +42,14 @@ impl Counted {
     }
 }
 
-/// Repeats the claims until each has a reply, and releases what they have claimed. The supervisor
-/// ends this with the grace period.
-/// `leased`: claimed occurrences without a run.
+/// Gives these claims back. Those without a reply are repeated until each has one. The supervisor ends this
+/// with the grace period.
 pub(in crate::scheduler) async fn resolve(
     node: &Node,
-    claims: Vec<(Arc<str>, Claim, Cursor)>,
-    keys: Vec<KeyRelease>,
-    leased: Vec<LeftLease>,
+    releases: Vec<Release>,
     mut counted: Counted,
 ) {
-    let unresolved = |(name, claim, then)| {
-        let state = State::Unknown(Box::new(claim), then);
-        Unresolved { name, state }
-    };
-    let key = |key: KeyRelease| Unresolved { name: key.job(), state: State::Key(Box::new(key)) };
-    let claimed = |LeftLease { name, fence, then, claim_id }| {
-        let lease = Lease { fence, then };
-        let state = claim_id.map(|claim_id| State::Changed { lease, claim_id });
-        Unresolved { name, state: state.unwrap_or(State::Claimed(lease)) }
-    };
-    let claims = claims.into_iter().map(unresolved).chain(keys.into_iter().map(key));
-    let mut claims: VecDeque<_> = claims.chain(leased.into_iter().map(claimed)).collect();
+    let mut claims = VecDeque::from(releases);
     let (mut wait, mut limit) = (MIN_BACKOFF, BATCH);
     loop {
         counted.set(node, claims.len());
@@ -109,9 +69,9 @@ pub(in crate::scheduler) async fn resolve(
 }
 
 /// Sends the first claims as one request. Those that are not resolved become the last ones.
-async fn send(node: &Node, claims: &mut VecDeque<Unresolved>, limit: usize) -> Result {
+async fn send(node: &Node, claims: &mut VecDeque<Release>, limit: usize) -> Result {
     let operations: Vec<Operation<'_>> =
-        claims.iter().take(limit).map(Unresolved::operation).collect();
+        claims.iter().take(limit).map(Release::operation).collect();
     let time = TimeSource::Store { fallback: node.runtime.wall() };
     let batch = Batch::new(&node.id, time, &operations);
     let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
@@ -120,10 +80,7 @@ async fn send(node: &Node, claims: &mut VecDeque<Unresolved>, limit: usize) -> R
     for reply in applied.replies {
         let Some(claim) = claims.pop_front() else { break };
         match reply {
-            Ok(reply) => {
-                let Some(state) = claim.state.after(reply) else { continue };
-                claims.push_back(Unresolved { state, ..claim });
-            }
+            Ok(reply) => claims.extend(claim.after(&reply)),
             Err(error) => {
                 failure = Err(error);
                 claims.push_back(claim);
@@ -131,44 +88,4 @@ async fn send(node: &Node, claims: &mut VecDeque<Unresolved>, limit: usize) -> R
         }
     }
     failure
-}
-
-impl State {
-    /// The state after this reply; `None` if nothing is left to do.
-    fn after(self, reply: Reply) -> Option<Self> {
-        match (self, reply) {
-            (State::Key(key), reply) => Some(State::Key(Box::new(key.after(&reply)?))),
-            (State::Unknown(claim, then), Reply::Claimed(claimed)) => {
-                // An earlier request with this claim id may have claimed another occurrence.
-                let then = Some(then).filter(|_| claimed.occurrence == claim.start);
-                Some(State::Claimed(Lease { fence: claimed.fence, then }))
-            }
-            (State::Changed { lease: Lease { fence, then }, claim_id }, Reply::State(state)) => {
-                let lease = state.leases.iter().find(|lease| lease.claim_id == claim_id)?;
-                let then = then.filter(|_| lease.fence == fence);
-                Some(State::Claimed(Lease { fence: lease.fence, then }))
-            }
-            // Without the cursor's move, the end of the lease completes it.
-            (State::Claimed(Lease { fence, then }), Reply::CancelRequested(_)) => {
-                then.map(|then| State::Cancelled { fence, then })
-            }
-            _ => None,
-        }
-    }
-}
-
-impl Unresolved {
-    fn operation(&self) -> Operation<'_> {
-        let action = match &self.state {
-            State::Unknown(claim, _) => Action::Claim(Claim::clone(claim)),
-            State::Changed { .. } => return Operation::read(&self.name),
-            State::Claimed(lease) => Action::Release { fence: lease.fence },
-            State::Cancelled { fence, then } => {
-                let (fence, then, completion) = (*fence, *then, Completion::Cancelled);
-                Action::Complete { fence, then, completion }
-            }
-            State::Key(key) => return key.operation(),
-        };
-        Operation::new(&self.name, action)
-    }
 }

@@ -23,7 +23,7 @@ pub(crate) type RunId = usize;
 
 /// A run whose end is not recorded. It owns no code of the user.
 pub(crate) struct ActiveRun {
-    pub(crate) slot: SlotId,
+    pub(crate) slot: Option<SlotId>,
     pub(crate) started: Instant,
     pub(crate) run: Run,
     pub(crate) settings: Arc<Settings>,

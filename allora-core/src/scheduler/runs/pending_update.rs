@@ -9,10 +9,10 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::Placement,
-    planner::HeldKey,
+    planner::{HeldKey, Input, RunUpdate},
     run::Run,
     scheduler::{
-        inbox::{Input, Update},
+        inbox::updated,
         node::{Node, SharedState},
         store_request::{OP, reschedule, within},
     },
@@ -134,9 +134,9 @@ impl PendingUpdate {
     /// Forgets the run, whose end the store rejects. The planner reads the record.
     fn give_up(&self, shared: &mut SharedState) -> Option<ActiveRun> {
         let ended = shared.active.try_remove(self.id)?;
-        let update = Update::new(ended.slot, self.run.clone(), None, Reply::LeaseLost);
+        let update = updated(ended.slot, &self.run, None, Reply::LeaseLost);
         // An input of this sort has no destructor of the user.
-        let _ = shared.inboxes[ended.placement()].push(Input::Update(update));
+        let _ = shared.inboxes[ended.placement()].push(Input::Updated(update));
         Some(ended)
     }
 
@@ -245,10 +245,10 @@ impl PendingUpdate {
                 shared.looks.set(self.id, now);
             }
         }
-        let update = Update::new(slot, self.run.clone(), self.result.as_ref(), reply.clone());
-        let update = update.late_by_at_most(window);
+        let update = updated(slot, &self.run, self.result.as_ref(), reply.clone());
+        let update = RunUpdate { window, ..update };
         // An input of this sort has no destructor of the user.
-        let _ = shared.inboxes[placement].push(Input::Update(update));
+        let _ = shared.inboxes[placement].push(Input::Updated(update));
         let is_lost = !is_kept && !works_on;
         Some(Effect { update: self, reply, ended, is_lost, works_on, is_recovered, key_is_lost })
     }
@@ -361,7 +361,7 @@ fn take_in(
                     if let Some((slot, placement)) =
                         active.map(|active| (active.slot, active.placement()))
                     {
-                        let input = Input::Failed(slot, update.run.clone());
+                        let input = Input::UpdateFailed(slot, update.run.shared_name());
                         // An input of this sort has no destructor of the user.
                         let _ = shared.inboxes[placement].push(input);
                     }

@@ -14,8 +14,8 @@ use crate::{
     backend::{Batch, Operation, TimeSource},
     error::Result,
     job::Placement,
+    planner::Input,
     scheduler::{
-        inbox::Input,
         monotonic::later,
         node::{Node, Stop},
         store_request::{MIN_BACKOFF, OP, reschedule, within},

@@ -6,13 +6,8 @@
 
 use super::misfits::Answer;
 use crate::{
-    backend::JobState,
-    event::Event,
-    job::Placement,
-    registry::NodeInfo,
-    run::Run,
-    scheduler::{inbox::Input, node::Node},
-    time::Time,
+    backend::JobState, event::Event, job::Placement, planner::Input, registry::NodeInfo, run::Run,
+    scheduler::node::Node, time::Time,
 };
 use std::collections::BTreeSet;
 

@@ -10,9 +10,9 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::Placement,
+    planner::Input,
     registry::{Fleet, NodeInfo, Rankings, encode, name_hash, read_nodes, record_of},
     scheduler::{
-        inbox::Input,
         monotonic::later,
         node::{Node, Stop},
         status::store_health::Part,

@@ -1,0 +1,11 @@
+//! The effects of the work of the machines of a planner: for its next output, and for its next requests.
+
+use super::release::Release;
+use crate::event::Event;
+
+#[derive(Default)]
+pub(super) struct Effects {
+    pub(super) events: Vec<Event>,
+    /// Claims that are to be given back.
+    pub(super) releases: Vec<Release>,
+}
