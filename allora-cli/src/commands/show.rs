@@ -16,7 +16,7 @@ use crate::{
 use allora_core::{
     Time,
     backend::{JobState, Lease, Waiter},
-    every,
+    schedule::period_text,
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -82,9 +82,7 @@ impl Show {
 fn line_lines(line: &Line) -> Vec<(&'static str, String)> {
     let Line { shell, notices, settings, .. } = line;
     let none = || "-".to_owned();
-    let timeout = settings.timeout.map_or_else(none, |timeout| {
-        every(timeout).to_string().trim_start_matches("@every ").to_owned()
-    });
+    let timeout = settings.timeout.map_or_else(none, period_text);
     let alerts = [
         ("on failure", &notices.on_failure),
         ("ping", &notices.ping),

@@ -2,6 +2,7 @@
 
 use super::{NotRunReason, Outcome, Waiter};
 use crate::time::Time;
+use std::time::Duration;
 
 /// One scheduled time of one job, or a manual trigger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +44,9 @@ pub struct JobState {
     pub kind: String,
     /// The definition as text.
     pub definition: String,
+    /// The lease with which [a query may claim it](crate::record::due_claim); `None` if it has to be planned
+    /// first.
+    pub due_lease: Option<Duration>,
     /// The version that the registering build declared. Default: 0.
     pub version: u64,
     /// The incarnation of the name: changes when a deleted job is created again.

@@ -56,7 +56,6 @@ mod planned;
 mod repr;
 mod requests;
 mod route;
-mod settings_parser;
 mod shared_requests;
 mod spec_cache;
 mod sync;

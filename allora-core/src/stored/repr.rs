@@ -4,12 +4,9 @@
 //! [`Definition`], with the same names and texts. The defaults are those of
 //! [`StoredSchedule::new`].
 
-use super::{
-    StoredSchedule,
-    settings_parser::{Read, SETTINGS},
-};
+use super::StoredSchedule;
 use crate::{
-    job::{Delivery, Retry},
+    job::{Delivery, Retry, Settings, SettingsReader},
     schedule::parse_instant,
     time::Time,
 };
@@ -78,11 +75,10 @@ impl Serialize for StoredSchedule {
             (_, Retry::NEVER) => map.serialize_entry("retry", "1 1s 1h")?,
             _ => {}
         }
-        for part in self.settings.words() {
-            let (name, value) = part.split_once(' ').unwrap_or((&part, ""));
+        for (name, value) in self.settings.words() {
             match name {
                 "max-runs" => map.serialize_entry(name, &self.settings.max_runs)?,
-                _ => map.serialize_entry(name, value)?,
+                _ => map.serialize_entry(name, &value)?,
             }
         }
         if let Some(at) = self.first_run {
@@ -117,7 +113,7 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StoredSchedule, A::Error> {
         let (mut name, mut kind, mut schedule) = (None, None, None);
         let mut stored = StoredSchedule::new("", "", "");
-        let mut read = Read::with(stored.settings.clone());
+        let mut read = SettingsReader::with(stored.settings.clone());
         let mut data = None;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
@@ -152,12 +148,14 @@ impl<'de> Visitor<'de> for Reader {
                         read.word("tags", &tags).map_err(de::Error::custom)?;
                     }
                 }
-                setting if SETTINGS.contains(&setting) => {
+                setting if setting == "zone" || Settings::names().any(|name| name == setting) => {
                     let value: Text = map.next_value()?;
                     read.word(setting, &value.0).map_err(de::Error::custom)?;
                 }
                 other => {
-                    let known = [&PARTS[..], &[AT_MOST_ONCE], &SETTINGS[..]].concat().join(", ");
+                    let settings: Vec<&str> = Settings::names().collect();
+                    let known =
+                        [&PARTS[..], &[AT_MOST_ONCE, "zone"], &settings].concat().join(", ");
                     let unknown = format!("unknown field `{other}`, expected one of {known}");
                     return Err(de::Error::custom(unknown));
                 }

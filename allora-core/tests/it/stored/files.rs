@@ -42,7 +42,7 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
     let first = [new("set/a", "@every 10s").delay(secs(1)), new("set/b", "@every 1m")];
     let declared = DesiredState::new(&first).complete("set/").grace(HOUR);
     let told = sync(&lab, declared.dry_run());
-    assert_eq!(told, ["add set/a: @every 10s; delay 1000ms", "add set/b: @every 1m"]);
+    assert_eq!(told, ["add set/a: @every 10s; delay 1s", "add set/b: @every 1m"]);
     // The node may have registered its job meanwhile.
     let added: Vec<String> = names(&lab).into_iter().filter(|name| name != "set/code").collect();
     assert_eq!(added, ["elsewhere"], "nothing was done");
@@ -59,7 +59,7 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
         told,
         [
             "add set/c: @daily",
-            "modify set/a: kind `t` becomes `u`, definition `@every 10s; delay 1000ms` becomes \
+            "modify set/a: kind `t` becomes `u`, definition `@every 10s; delay 1s` becomes \
              `@every 10s`, other data",
             "orphan set/b: paused, and deleted after 2026-01-01T01:00:35Z",
         ]
