@@ -132,7 +132,7 @@ fn moves_to(store: &[&str]) {
     assert_eq!(said, "2 imported, 0 rejected.\n");
     for name in ["job", "later"] {
         let (old, new) = (show(&site, name, &FILE), show(&site, name, store));
-        for same in ["scheduled_at", "definition", "data", "kind", "paused", "dead", "counters"] {
+        for same in ["next", "definition", "data", "kind", "paused", "dead", "counters"] {
             assert_eq!(old[same], new[same], "{name}: {same}");
         }
     }

@@ -74,8 +74,6 @@ pub use export::ScheduleExport;
 pub use list::{Condition, Filter};
 pub use operate::MAX_BACKFILL;
 pub use planned::Creation;
-#[cfg(feature = "json")]
-pub(crate) use repr::{DataRepr, written};
 pub use route::Handler;
 pub(crate) use route::{Resolved, Route, Routed, Router};
 pub use sync::{DesiredState, Difference, Step, SyncProgress};
