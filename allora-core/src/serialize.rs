@@ -233,6 +233,9 @@ impl Serialize for Notifications {
 }
 
 #[cfg(test)]
+mod schema;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
@@ -243,7 +246,7 @@ mod tests {
     use serde_json::{Value, json, to_value};
     use std::time::Duration;
 
-    fn at(ms: i64) -> Time {
+    pub(super) fn at(ms: i64) -> Time {
         from_millis(1_767_225_600_000 + ms).unwrap()
     }
 
@@ -252,11 +255,10 @@ mod tests {
         assert_eq!(to_value(value).unwrap(), expected);
     }
 
-    #[test]
-    fn a_record_has_its_times_as_texts() {
+    pub(super) fn state() -> JobState {
         let occurrence = Occurrence { scheduled_at: at(60_000), trigger: Some("now".to_owned()) };
         let lease = Lease::new("n1", 255, 7, Occurrence::from(at(0)), at(30_000), OnExpiry::Retry);
-        let state = JobState {
+        JobState {
             kind: "mail".to_owned(),
             due_lease: Some(Duration::from_secs(30)),
             data: br#"{"to":"ann"}"#.to_vec(),
@@ -274,9 +276,13 @@ mod tests {
             last: Some(Outcome::Dead("boom".to_owned())),
             counters: Counters { started: 4, failed: 3, ..Counters::default() },
             ..JobState::empty("a")
-        };
+        }
+    }
+
+    #[test]
+    fn a_record_has_its_times_as_texts() {
         check(
-            state,
+            state(),
             json!({
                 "name": "a",
                 "kind": "mail",
@@ -359,9 +365,8 @@ mod tests {
         assert_eq!(to_value(failed).unwrap()["error"], "boom");
     }
 
-    #[test]
-    fn health_has_its_conditions_as_objects() {
-        let health = Health {
+    pub(super) fn health() -> Health {
+        Health {
             node: "n1".to_owned(),
             at: at(90_000),
             is_stopping: false,
@@ -424,9 +429,13 @@ mod tests {
             orphans: OrphansStatus { count: 9, examples: vec!["old".to_owned()] },
             conditions: vec!["jobs:3: minute 61".to_owned()],
             disagreements: vec!["n2 has another zone".to_owned()],
-        };
+        }
+    }
+
+    #[test]
+    fn health_has_its_conditions_as_objects() {
         check(
-            health,
+            health(),
             json!({
                 "node": "n1",
                 "at": "2026-01-01T00:01:30Z",
@@ -486,9 +495,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_job_has_its_next_occurrence_its_last_outcome_and_its_places() {
-        let job = JobStatus {
+    pub(super) fn job() -> JobStatus {
+        JobStatus {
             name: "a".to_owned(),
             kind: String::new(),
             next: Some(at(60_000).into()),
@@ -501,9 +509,13 @@ mod tests {
             }],
             last: Some(Outcome::Succeeded),
             last_success: Some(at(10)),
-        };
+        }
+    }
+
+    #[test]
+    fn a_job_has_its_next_occurrence_its_last_outcome_and_its_places() {
         check(
-            job,
+            job(),
             json!({
                 "name": "a",
                 "kind": "",

@@ -265,3 +265,38 @@ fn a_list_has_the_state_and_the_time_left_and_is_sorted() {
     assert!(b[3].starts_with("2h 5") || b[3] == "3h 0m", "{b:?}");
     assert_eq!(json(&site, &["list", "--name", "c"])[0]["state"], "paused");
 }
+
+/// The fields of an object in the schema of the guide.
+fn fields(schema: &Value, object: &str) -> Vec<String> {
+    let properties = schema["$defs"][object]["properties"].as_object().unwrap();
+    properties.keys().cloned().collect()
+}
+
+#[test]
+fn the_json_is_that_of_the_guide() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/guide/json.schema.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let site = Site::new("@every 1s true\n");
+    let daemon = site.start();
+    patiently("it has run", || !json(&site, &["history", "-n", "1"]).is_empty());
+    let described = ["schedule", "description", "zone", "is_orphaned"];
+    let list = json(&site, &["list", "--all"]).remove(0);
+    let name = list["name"].as_str().unwrap().to_owned();
+    for (object, is, more) in [
+        ("JobState", list, &[&described[..], &["state"]].concat()[..]),
+        (
+            "JobState",
+            json(&site, &["show", &name]).remove(0),
+            &[&described[..], &["line", "concurrency_key"]].concat(),
+        ),
+        ("HistoryEntry", json(&site, &["history", "-n", "1"]).remove(0), &["exit_status"]),
+        ("NodeInfo", json(&site, &["nodes"]).remove(0), &["state", "succeeded", "failed", "seen"]),
+    ] {
+        let mut said = fields(&schema, object);
+        said.extend(more.iter().map(|field| (*field).to_owned()));
+        said.sort();
+        let is: Vec<String> = is.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(is, said, "{object}");
+    }
+    assert_eq!(daemon.stop(), 0);
+}

@@ -58,29 +58,33 @@ const PARTS: [&str; 7] = ["name", "kind", "schedule", "zone", "at_most_once", "f
 /// generation is not part of the object.
 impl Serialize for StoredSchedule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // How a change is made is no part of the schedule.
+        let Self { name, kind, text, zone, settings, first_run, data, gap: _, generation: _ } =
+            self;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("name", &self.name)?;
-        map.serialize_entry("kind", &self.kind)?;
-        map.serialize_entry("schedule", &self.text)?;
-        if let Some(zone) = &self.zone {
+        map.serialize_entry("name", name)?;
+        map.serialize_entry("kind", kind)?;
+        map.serialize_entry("schedule", text)?;
+        if let Some(zone) = zone {
             map.serialize_entry("zone", zone)?;
         }
-        match (self.settings.delivery, self.settings.retry) {
+        match (settings.delivery, settings.retry) {
             (Delivery::AtMostOnce, _) => map.serialize_entry("at_most_once", &true)?,
             // The text of a definition omits this default.
             (_, Retry::NEVER) => map.serialize_entry("retry", "1 1s 1h")?,
             _ => {}
         }
-        for (name, value) in self.settings.words() {
-            match &*name.replace('-', "_") {
-                "max_runs" => map.serialize_entry("max_runs", &self.settings.max_runs)?,
-                name => map.serialize_entry(name, &value)?,
+        for (setting, value) in settings.words() {
+            match &*setting.replace('-', "_") {
+                "max_runs" => map.serialize_entry("max_runs", &settings.max_runs)?,
+                "tags" => map.serialize_entry("tags", &settings.tags)?,
+                setting => map.serialize_entry(setting, &value)?,
             }
         }
-        if let Some(at) = &self.first_run {
+        if let Some(at) = first_run {
             map.serialize_entry("first_run", at)?;
         }
-        let data = self.data.as_ref().map_err(ser::Error::custom)?;
+        let data = data.as_ref().map_err(ser::Error::custom)?;
         if !data.is_empty() {
             map.serialize_entry("data", &json::data::value(data))?;
         }
@@ -253,6 +257,7 @@ mod tests {
             new().starting(at).ending(at).max_runs(u64::MAX).first_run(at),
             new().catch_up(CatchUp::None).mutex("tapes"),
             new().concurrency_key("tapes", 3).max_key_wait(second),
+            new().owner("sales").tag("eu").tag("gold"),
             new().catch_up(CatchUp::All { limit: 3 }),
             new().data(&serde_json::json!({ "b": [1, 2.5, null, "x"], "a": u64::MAX })),
             new().data_bytes("{ \"b\": 1, \"b\": 2 }"),
