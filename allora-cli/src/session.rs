@@ -5,11 +5,10 @@ use crate::{
     failure::{Failure, Outcome},
     output::on_one_line,
     store::{HistoryOptions, Store, StoreArgs, Tables},
-    values::shown,
 };
 use allora_core::{
     ErrorKind, Schedule, Schedules,
-    backend::{HistoryEntry, JobState, Lease, NotRunReason},
+    backend::{HistoryEntry, JobState},
     runtime::Tokio,
     stored::{Definition, Filter},
 };
@@ -128,56 +127,17 @@ pub(crate) fn data(state: &JobState) -> String {
     }
 }
 
-/// Everything about a schedule, for programs.
+/// A job as programs read it: the library's object, with what its definition says. Secrets in its data are
+/// masked.
 pub(crate) fn state_json(state: &JobState, is_orphaned: bool) -> Value {
-    let Described { schedule, in_words, zone, delay } = describe(state);
-    let data =
-        serde_json::from_slice(&state.data).unwrap_or_else(|_| match state.data.is_empty() {
-            true => json!({}),
-            false => Value::Null,
-        });
-    let (data, head) = (masked(data), state.head.as_ref());
-    json!({
-        "name": state.name,
-        "kind": state.kind,
-        "schedule": schedule,
-        "description": in_words,
-        "zone": zone,
-        "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
-        "definition": state.definition,
-        "data": data,
-        "scheduled_at": state.cursor.map(|next| shown(next.scheduled_at)),
-        "due_at": state.due_at.map(shown),
-        "trigger": head.and_then(|head| head.trigger.clone()),
-        "attempts": state.attempts,
-        "last_started": state.last_started.map(shown),
-        "last_outcome": state.last.as_ref().map(allora_core::backend::Outcome::word),
-        "last_error": state.last.as_ref().map(allora_core::backend::Outcome::error).filter(|error| !error.is_empty()),
-        "running": state.leases.iter().map(lease_json).collect::<Vec<_>>(),
-        "paused": state.paused.as_ref().map(|pause| json!({ "since": shown(pause.since), "note": pause.note })),
-        "dead": state.dead.iter().map(|dead| json!({
-            "scheduled_at": shown(dead.occurrence.scheduled_at),
-            "trigger": dead.occurrence.trigger,
-            "attempts": dead.attempts,
-            "error": dead.error,
-        })).collect::<Vec<_>>(),
-        "unreadable": state.unreadable,
-        "is_orphaned": is_orphaned,
-        "fence": state.fence,
-        "generation": state.generation,
-        "counters": state.counters,
-    })
-}
-
-fn lease_json(lease: &Lease) -> Value {
-    json!({
-        "node": lease.node,
-        "fence": lease.fence,
-        "scheduled_at": shown(lease.occurrence.scheduled_at),
-        "attempt": lease.attempt,
-        "until": shown(lease.until),
-        "cancel_requested": lease.cancel_requested,
-    })
+    let Described { schedule, in_words, zone, .. } = describe(state);
+    let mut object = json!(state);
+    object["data"] = masked(object["data"].take());
+    object["schedule"] = schedule.into();
+    object["description"] = in_words.into();
+    object["zone"] = zone.into();
+    object["is_orphaned"] = is_orphaned.into();
+    object
 }
 
 /// The exit status of a command that has failed, from its error.
@@ -187,27 +147,9 @@ pub(crate) fn exit_status(entry: &HistoryEntry) -> Option<u8> {
     digits.parse().ok()
 }
 
-/// An entry of the history, for programs.
+/// An entry of the history as programs read it: the library's object, with the exit status of a command.
 pub(crate) fn entry_json(entry: &HistoryEntry) -> Value {
-    json!({
-        "name": entry.name,
-        "kind": entry.kind,
-        "fence": entry.fence,
-        "scheduled_at": shown(entry.occurrence.scheduled_at),
-        "trigger": entry.occurrence.trigger,
-        "last": entry.last.map(shown),
-        "count": entry.count,
-        "due_at": entry.due_at.map(shown),
-        "attempt": entry.attempt,
-        "node": entry.node,
-        "started_at": entry.started_at.map(shown),
-        "ended_at": entry.ended_at.map(shown),
-        "outcome": entry.outcome.word(),
-        "is_final": entry.is_final(),
-        "reason": entry.reason.map(NotRunReason::word),
-        "replaced_by": entry.reason.and_then(NotRunReason::replaced_by).map(shown),
-        "error": Some(entry.outcome.error()).filter(|error| !error.is_empty()),
-        "exit_status": exit_status(entry),
-        "output": entry.output,
-    })
+    let mut object = json!(entry);
+    object["exit_status"] = exit_status(entry).into();
+    object
 }

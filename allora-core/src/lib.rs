@@ -7,6 +7,8 @@ mod error;
 mod event;
 mod health;
 mod job;
+#[cfg(feature = "json")]
+mod json;
 mod labels;
 mod name;
 mod notify;

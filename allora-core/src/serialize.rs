@@ -1,13 +1,13 @@
-//! The values of the status API as serde objects.
+//! The values of the status API as serde objects; the guide `json` has them all.
 //!
-//! Fields have the names of the values' own. Times are texts in the form of RFC 3339 with
-//! milliseconds. Durations are whole milliseconds, and their fields end in `_ms`. Claim ids are hexadecimal
-//! texts, and reasons are words.
+//! Fields have the names of the values' own, apart from [`JobState::cursor`], which is `next`. Times are
+//! texts in the form of RFC 3339. Durations are whole milliseconds, and their fields end in `_ms`. Claim
+//! ids are hexadecimal texts, and reasons are words.
 
 use crate::{
     backend::{
-        Counters, DeadLetter, HistoryCursor, HistoryEntry, JobState, Lease, NextRun, NotRunReason,
-        Occurrence, OnExpiry, Outcome, Pause, Waiter,
+        HistoryCursor, HistoryEntry, JobState, Lease, NotRunReason, OnExpiry, Outcome, Sharing,
+        Waiter,
     },
     event::millis,
     health::{
@@ -15,218 +15,114 @@ use crate::{
         KeyHolder, KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place,
         StoreStatus, UnhandledKind,
     },
+    json::data,
     pattern::Pattern,
     registry::NodeInfo,
-    stored::{DataRepr, written as time},
-    time::Time,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-/// Implements `Serialize` as an object with these fields.
+/// Implements `Serialize` as an object of all fields, in this order: a field that is not named does not
+/// compile. `=>`: the entries in the place of a field.
 macro_rules! object {
-    ($type:ty, $value:ident, { $($name:ident: $field:expr),+ $(,)? }) => {
+    (@ $map:ident $field:ident) => {
+        $map.serialize_entry(stringify!($field), $field)?;
+    };
+    (@ $map:ident $field:ident { $($name:ident: $value:expr),* $(,)? }) => {
+        let _ = $field;
+        $($map.serialize_entry(stringify!($name), &$value)?;)*
+    };
+    ($type:ident as $value:ident { $($field:ident $(=> $as:tt)?),+ $(,)? }) => {
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let $value = self;
+                let $type { $($field),+ } = $value;
                 let mut map = serializer.serialize_map(None)?;
-                $(map.serialize_entry(stringify!($name), &$field)?;)+
+                $(object!(@ map $field $($as)?);)+
                 map.end()
             }
         }
     };
+    ($type:ident $fields:tt) => {
+        object!($type as value $fields);
+    };
 }
 
-fn times(at: Option<Time>) -> Option<String> {
-    at.map(time)
-}
-
-object!(Health, health, {
-    node: health.node,
-    at: time(health.at),
-    is_healthy: health.is_healthy(),
-    is_stopping: health.is_stopping,
-    store: health.store,
-    notifications: health.notifications,
-    clock_offset_ms: health.clock_offset_ms,
-    capacity: health.capacity,
-    kind_capacity: health.kind_capacity,
-    unresolved_claims: health.unresolved_claims,
-    jobs: health.jobs,
-    paused: health.paused,
-    problems: health.problems,
-    key_waits: health.key_waits,
-    unhandled_kinds: health.unhandled_kinds,
-    data_mismatches: health.data_mismatches,
-    invalid_schedules: health.invalid_schedules,
-    nodes: health.nodes,
-    unmatched_labels: health.unmatched_labels,
-    conditions: health.conditions,
-    disagreements: health.disagreements,
-    orphans: health.orphans,
+object!(JobState {
+    name,
+    kind,
+    definition,
+    due_lease => { due_lease_ms: due_lease.map(millis) },
+    version,
+    incarnation,
+    generation,
+    data => { data: data::value(data) },
+    head,
+    due_at,
+    attempts,
+    cursor => { next: cursor },
+    last_started,
+    fence,
+    leases,
+    waiters,
+    paused,
+    dead,
+    unreadable,
+    last,
+    counters,
 });
 
-object!(InvalidSchedules, invalid, {
-    count: invalid.count,
-    example: invalid.example,
-    since: time(invalid.since),
+object!(Lease {
+    node,
+    claim_id => { claim_id: format!("{claim_id:032x}") },
+    fence,
+    occurrence,
+    attempt,
+    due_at,
+    started_at,
+    until,
+    on_expiry => {
+        on_expiry: match on_expiry {
+            OnExpiry::Lost => "lost",
+            OnExpiry::Retry => "retry",
+        },
+    },
+    sharing => {
+        sharing: match sharing {
+            Sharing::Shared => "shared",
+            Sharing::Exclusive => "exclusive",
+        },
+    },
+    cancel_requested,
+    replaced_by,
 });
 
-object!(KindCapacity, capacity, {
-    kinds: capacity.kinds,
-    limit: capacity.limit,
-    used: capacity.used,
+object!(Waiter { job, due_at, since, until });
+
+object!(HistoryEntry as entry {
+    name,
+    kind,
+    fence,
+    occurrence,
+    last,
+    count,
+    due_at,
+    attempt,
+    node,
+    started_at,
+    ended_at,
+    outcome => {
+        outcome: outcome.word(),
+        error: error_of(outcome),
+        is_final: entry.is_final(),
+    },
+    reason => {
+        reason: reason.map(NotRunReason::word),
+        replaced_by: reason.and_then(NotRunReason::replaced_by),
+    },
+    output,
 });
 
-object!(NodesStatus, nodes, {
-    live: nodes.live,
-    idle: nodes.idle,
-    dead: nodes.dead,
-});
-
-object!(OrphansStatus, orphans, {
-    count: orphans.count,
-    examples: orphans.examples,
-});
-
-object!(NodeInfo, node, {
-    node: node.node,
-    is_live: node.is_live,
-    is_stopping: node.is_stopping,
-    is_idle: node.is_idle(),
-    version: node.version,
-    kinds: node.kinds.iter().map(Pattern::to_string).collect::<Vec<_>>(),
-    labels: node.labels,
-    needed_labels: node.needed_labels,
-    is_complete: node.is_complete,
-    concurrency: node.concurrency,
-    running: node.running,
-    jobs: node.jobs,
-    jobs_hash: format!("{:016x}", node.jobs_hash),
-    kept_prefixes: node.kept_prefixes,
-    settings: node.settings,
-    unique_name: node.unique_name,
-    problems: node.problems,
-    orphans: node.orphans,
-    orphan_examples: node.orphan_examples,
-    started_at: time(node.started_at),
-    heartbeat_ms: millis(node.heartbeat),
-    last_seen: time(node.last_seen),
-});
-
-object!(StoreStatus, store, {
-    last_reply: times(store.last_reply),
-    age_ms: store.age.map(millis),
-    failing: store.failing,
-    durability_warning: store.durability_warning,
-});
-
-object!(FailingPart, failing, {
-    part: failing.part.word(),
-    is_rejected: failing.is_rejected,
-    since: time(failing.since),
-    error: failing.error,
-});
-
-impl Serialize for Notifications {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (state, failure) = match self {
-            Notifications::Unsupported => ("unsupported", None),
-            Notifications::Connecting => ("connecting", None),
-            Notifications::On => ("on", None),
-            Notifications::Off { since, error } => ("off", Some((since, error))),
-        };
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("state", state)?;
-        map.serialize_entry("since", &failure.map(|(since, _)| time(*since)))?;
-        map.serialize_entry("error", &failure.map(|(_, error)| error))?;
-        map.end()
-    }
-}
-
-object!(CapacityStatus, capacity, {
-    limit: capacity.limit,
-    used: capacity.used,
-    reserved: capacity.reserved,
-    full_since: times(capacity.full_since),
-});
-
-object!(JobProblem, problem, {
-    name: problem.name,
-    reason: problem.reason.word(),
-    detail: problem.detail,
-    since: time(problem.since),
-    until: times(problem.until),
-    remedy: problem.remedy(),
-});
-
-object!(KeyWait, wait, {
-    job: wait.job,
-    key: wait.key,
-    limit: wait.limit,
-    since: time(wait.since),
-    holders: wait.holders,
-});
-
-object!(KeyHolder, holder, {
-    job: holder.job,
-    node: holder.node,
-    since: time(holder.since),
-});
-
-object!(Waiter, waiter, {
-    job: waiter.job,
-    due_at: time(waiter.due_at),
-    since: time(waiter.since),
-    until: time(waiter.until),
-});
-
-object!(UnhandledKind, unhandled, {
-    kind: unhandled.kind,
-    example: unhandled.example,
-    since: time(unhandled.since),
-    waiting: unhandled.waiting,
-});
-
-object!(DataMismatch, mismatch, {
-    kind: mismatch.kind,
-    example: mismatch.example,
-    error: mismatch.error,
-    builds: mismatch.builds,
-    since: time(mismatch.since),
-});
-
-object!(JobStatus, job, {
-    name: job.name,
-    kind: job.kind,
-    next: job.next,
-    is_paused: job.is_paused,
-    running: job.running,
-    last: job.last,
-    last_success: times(job.last_success),
-});
-
-object!(Place, place, {
-    node: place.node,
-    is_here: place.is_here,
-    scheduled_at: time(place.scheduled_at),
-    since: times(place.since),
-});
-
-object!(NextRun, next, {
-    scheduled_at: time(next.scheduled_at),
-    due_at: time(next.due_at),
-});
-
-object!(Occurrence, occurrence, {
-    scheduled_at: time(occurrence.scheduled_at),
-    trigger: occurrence.trigger,
-});
-
-impl Serialize for Counters {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.each())
-    }
-}
+object!(HistoryCursor { fence, name });
 
 /// An object with the word and the error, which is `null` if the outcome has none.
 impl Serialize for Outcome {
@@ -242,105 +138,115 @@ fn error_of(outcome: &Outcome) -> Option<&str> {
     Some(outcome.error()).filter(|error| !error.is_empty())
 }
 
-object!(HistoryEntry, entry, {
-    name: entry.name,
-    kind: entry.kind,
-    fence: entry.fence,
-    occurrence: entry.occurrence,
-    last: times(entry.last),
-    count: entry.count,
-    due_at: times(entry.due_at),
-    attempt: entry.attempt,
-    node: entry.node,
-    started_at: times(entry.started_at),
-    ended_at: times(entry.ended_at),
-    outcome: entry.outcome.word(),
-    error: error_of(&entry.outcome),
-    is_final: entry.is_final(),
-    reason: entry.reason.map(|reason| reason.word()),
-    replaced_by: times(entry.reason.and_then(NotRunReason::replaced_by)),
-    output: entry.output,
+object!(NodeInfo as info {
+    node,
+    is_live => { is_live: is_live, is_stopping: is_stopping, is_idle: info.is_idle() },
+    is_stopping => {},
+    version,
+    kinds => { kinds: kinds.iter().map(Pattern::to_string).collect::<Vec<_>>() },
+    labels,
+    needed_labels,
+    is_complete,
+    concurrency,
+    running,
+    jobs,
+    jobs_hash => { jobs_hash: format!("{jobs_hash:016x}") },
+    // The lists of names are hashes, for this library alone.
+    job_names => {},
+    kept_names => {},
+    left_jobs => {},
+    kept_prefixes,
+    settings,
+    unique_name,
+    problems,
+    orphans,
+    orphan_examples,
+    started_at,
+    heartbeat => { heartbeat_ms: millis(*heartbeat) },
+    last_seen,
 });
 
-object!(HistoryCursor, cursor, { fence: cursor.fence, name: cursor.name });
-
-object!(JobState, state, {
-    name: state.name,
-    kind: state.kind,
-    definition: state.definition,
-    version: state.version,
-    incarnation: state.incarnation,
-    generation: state.generation,
-    data: Data(&state.data),
-    head: state.head,
-    due_at: times(state.due_at),
-    attempts: state.attempts,
-    cursor: state.cursor,
-    last_started: times(state.last_started),
-    fence: state.fence,
-    leases: state.leases,
-    waiters: state.waiters,
-    paused: state.paused,
-    dead: state.dead,
-    unreadable: state.unreadable,
-    last: state.last,
-    counters: state.counters,
+object!(Health as health {
+    node,
+    at,
+    is_stopping => { is_healthy: health.is_healthy(), is_stopping: is_stopping },
+    store,
+    notifications,
+    clock_offset_ms,
+    capacity,
+    kind_capacity,
+    unresolved_claims,
+    jobs,
+    paused,
+    problems,
+    key_waits,
+    unhandled_kinds,
+    data_mismatches,
+    invalid_schedules,
+    nodes,
+    unmatched_labels,
+    conditions,
+    disagreements,
+    orphans,
 });
 
-object!(Lease, lease, {
-    node: lease.node,
-    claim_id: format!("{:032x}", lease.claim_id),
-    fence: lease.fence,
-    occurrence: lease.occurrence,
-    attempt: lease.attempt,
-    due_at: time(lease.due_at),
-    started_at: time(lease.started_at),
-    until: time(lease.until),
-    on_expiry: match lease.on_expiry {
-        OnExpiry::Lost => "lost",
-        OnExpiry::Retry => "retry",
-    },
+object!(InvalidSchedules { count, example, since });
+object!(KindCapacity { kinds, limit, used });
+object!(NodesStatus { live, idle, dead });
+object!(OrphansStatus { count, examples });
+object!(StoreStatus {
+    last_reply,
+    age => { age_ms: age.map(millis) },
+    failing,
+    durability_warning,
 });
-
-object!(DeadLetter, letter, {
-    occurrence: letter.occurrence,
-    attempts: letter.attempts,
-    died_at: time(letter.died_at),
-    error: letter.error,
+object!(FailingPart { part => { part: part.word() }, is_rejected, since, error });
+object!(CapacityStatus { limit, used, reserved, full_since });
+object!(JobProblem as problem {
+    name,
+    reason => { reason: reason.word() },
+    detail,
+    since,
+    until => { until: until, remedy: problem.remedy() },
 });
+object!(KeyWait { job, key, limit, since, holders });
+object!(KeyHolder { job, node, since });
+object!(UnhandledKind { kind, example, since, waiting });
+object!(DataMismatch { kind, example, error, builds, since });
+object!(JobStatus { name, kind, next, is_paused, running, last, last_success });
+object!(Place { node, is_here, scheduled_at, since });
 
-object!(Pause, pause, { since: time(pause.since), note: pause.note });
-
-/// The data of a stored schedule: `null` if there is none, otherwise an object with one of the
-/// fields `json`, `text` and `hex`, the first that fits.
-struct Data<'a>(&'a [u8]);
-
-impl Serialize for Data<'_> {
+impl Serialize for Notifications {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (field, value) = match DataRepr::of(self.0) {
-            DataRepr::None => return serializer.serialize_none(),
-            DataRepr::Json(value) => ("json", value),
-            DataRepr::Text(text) => ("text", text.into()),
-            DataRepr::Hex(hex) => ("hex", hex.into()),
+        let (state, failure) = match self {
+            Notifications::Unsupported => ("unsupported", None),
+            Notifications::Connecting => ("connecting", None),
+            Notifications::On => ("on", None),
+            Notifications::Off { since, error } => ("off", Some((since, error))),
         };
-        let mut map = serializer.serialize_map(Some(1))?;
-        map.serialize_entry(field, &value)?;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("state", state)?;
+        map.serialize_entry("since", &failure.map(|(since, _)| since))?;
+        map.serialize_entry("error", &failure.map(|(_, error)| error))?;
         map.end()
     }
 }
 
 #[cfg(test)]
+mod schema;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        backend::NotRunReason,
+        backend::{Counters, DeadLetter, NextRun, Occurrence, Pause},
         health::{ProblemReason, StorePart},
-        time::from_millis,
+        time::{Time, from_millis},
     };
     use serde_json::{Value, json, to_value};
     use std::time::Duration;
 
-    fn at(ms: i64) -> Time {
+    pub(super) fn at(ms: i64) -> Time {
         from_millis(1_767_225_600_000 + ms).unwrap()
     }
 
@@ -349,12 +255,12 @@ mod tests {
         assert_eq!(to_value(value).unwrap(), expected);
     }
 
-    #[test]
-    fn a_record_has_its_times_as_texts() {
+    pub(super) fn state() -> JobState {
         let occurrence = Occurrence { scheduled_at: at(60_000), trigger: Some("now".to_owned()) };
         let lease = Lease::new("n1", 255, 7, Occurrence::from(at(0)), at(30_000), OnExpiry::Retry);
-        let state = JobState {
+        JobState {
             kind: "mail".to_owned(),
+            due_lease: Some(Duration::from_secs(30)),
             data: br#"{"to":"ann"}"#.to_vec(),
             head: Some(occurrence),
             due_at: Some(at(60_500)),
@@ -370,22 +276,27 @@ mod tests {
             last: Some(Outcome::Dead("boom".to_owned())),
             counters: Counters { started: 4, failed: 3, ..Counters::default() },
             ..JobState::empty("a")
-        };
+        }
+    }
+
+    #[test]
+    fn a_record_has_its_times_as_texts() {
         check(
-            state,
+            state(),
             json!({
                 "name": "a",
                 "kind": "mail",
                 "definition": "",
+                "due_lease_ms": 30_000,
                 "version": 0,
                 "incarnation": 0,
                 "generation": 0,
-                "data": { "json": { "to": "ann" } },
-                "head": { "scheduled_at": "2026-01-01T00:01:00.000Z", "trigger": "now" },
+                "data": { "to": "ann" },
+                "head": { "scheduled_at": "2026-01-01T00:01:00Z", "trigger": "now" },
                 "due_at": "2026-01-01T00:01:00.500Z",
                 "attempts": 0,
-                "cursor": {
-                    "scheduled_at": "2026-01-01T00:02:00.000Z",
+                "next": {
+                    "scheduled_at": "2026-01-01T00:02:00Z",
                     "due_at": "2026-01-01T00:02:00.250Z",
                 },
                 "last_started": null,
@@ -394,19 +305,22 @@ mod tests {
                     "node": "n1",
                     "claim_id": "000000000000000000000000000000ff",
                     "fence": 7,
-                    "occurrence": { "scheduled_at": "2026-01-01T00:00:00.000Z", "trigger": null },
+                    "occurrence": { "scheduled_at": "2026-01-01T00:00:00Z", "trigger": null },
                     "attempt": 1,
-                    "due_at": "2026-01-01T00:00:00.000Z",
-                    "started_at": "2026-01-01T00:00:00.000Z",
-                    "until": "2026-01-01T00:00:30.000Z",
+                    "due_at": "2026-01-01T00:00:00Z",
+                    "started_at": "2026-01-01T00:00:00Z",
+                    "until": "2026-01-01T00:00:30Z",
                     "on_expiry": "retry",
+                    "sharing": "exclusive",
+                    "cancel_requested": false,
+                    "replaced_by": null,
                 }],
                 "waiters": [],
                 "paused": { "since": "2026-01-01T00:00:00.001Z", "note": "rest" },
                 "dead": [{
-                    "occurrence": { "scheduled_at": "2026-01-01T00:00:05.000Z", "trigger": null },
+                    "occurrence": { "scheduled_at": "2026-01-01T00:00:05Z", "trigger": null },
                     "attempts": 3,
-                    "died_at": "2026-01-01T00:00:06.000Z",
+                    "died_at": "2026-01-01T00:00:06Z",
                     "error": "boom",
                 }],
                 "unreadable": null,
@@ -417,9 +331,6 @@ mod tests {
                 },
             }),
         );
-        check(Data(b""), json!(null));
-        check(Data(b"plain"), json!({ "text": "plain" }));
-        check(Data(&[0xFF, 1]), json!({ "hex": "ff01" }));
     }
 
     #[test]
@@ -434,14 +345,14 @@ mod tests {
                 "name": "a",
                 "kind": "",
                 "fence": 9,
-                "occurrence": { "scheduled_at": "2026-01-01T00:00:00.000Z", "trigger": null },
-                "last": "2026-01-01T00:01:00.000Z",
+                "occurrence": { "scheduled_at": "2026-01-01T00:00:00Z", "trigger": null },
+                "last": "2026-01-01T00:01:00Z",
                 "count": 7,
                 "due_at": null,
                 "attempt": 0,
                 "node": "n1",
                 "started_at": null,
-                "ended_at": "2026-01-01T00:01:01.000Z",
+                "ended_at": "2026-01-01T00:01:01Z",
                 "outcome": "missed",
                 "error": null,
                 "is_final": true,
@@ -454,9 +365,8 @@ mod tests {
         assert_eq!(to_value(failed).unwrap()["error"], "boom");
     }
 
-    #[test]
-    fn health_has_its_conditions_as_objects() {
-        let health = Health {
+    pub(super) fn health() -> Health {
+        Health {
             node: "n1".to_owned(),
             at: at(90_000),
             is_stopping: false,
@@ -519,12 +429,16 @@ mod tests {
             orphans: OrphansStatus { count: 9, examples: vec!["old".to_owned()] },
             conditions: vec!["jobs:3: minute 61".to_owned()],
             disagreements: vec!["n2 has another zone".to_owned()],
-        };
+        }
+    }
+
+    #[test]
+    fn health_has_its_conditions_as_objects() {
         check(
-            health,
+            health(),
             json!({
                 "node": "n1",
-                "at": "2026-01-01T00:01:30.000Z",
+                "at": "2026-01-01T00:01:30Z",
                 "is_healthy": false,
                 "is_stopping": false,
                 "store": {
@@ -533,7 +447,7 @@ mod tests {
                     "failing": [{
                         "part": "claims",
                         "is_rejected": false,
-                        "since": "2026-01-01T00:01:28.000Z",
+                        "since": "2026-01-01T00:01:28Z",
                         "error": "no reply",
                     }],
                     "durability_warning": null,
@@ -551,26 +465,26 @@ mod tests {
                     "name": "a",
                     "reason": "clock was ahead",
                     "detail": "",
-                    "since": "2026-01-01T00:00:00.000Z",
-                    "until": "2027-01-01T00:00:00.000Z",
+                    "since": "2026-01-01T00:00:00Z",
+                    "until": "2027-01-01T00:00:00Z",
                     "remedy": "resume the job with `allora reset JOB`",
                 }],
                 "key_waits": [{
-                    "job": "c", "key": "k", "limit": 2, "since": "2026-01-01T00:00:00.000Z",
+                    "job": "c", "key": "k", "limit": 2, "since": "2026-01-01T00:00:00Z",
                     "holders": [{
-                        "job": "d", "node": "n2", "since": "2026-01-01T00:00:01.000Z",
+                        "job": "d", "node": "n2", "since": "2026-01-01T00:00:01Z",
                     }],
                 }],
                 "unhandled_kinds": [{
-                    "kind": "sms", "example": "b", "since": "2026-01-01T00:00:01.000Z",
+                    "kind": "sms", "example": "b", "since": "2026-01-01T00:00:01Z",
                     "waiting": 3,
                 }],
                 "data_mismatches": [{
                     "kind": "mail", "example": "e", "error": "missing field `to`",
-                    "builds": "v1 here; v2 elsewhere", "since": "2026-01-01T00:00:01.000Z",
+                    "builds": "v1 here; v2 elsewhere", "since": "2026-01-01T00:00:01Z",
                 }],
                 "invalid_schedules": {
-                    "count": 11_500, "example": "e", "since": "2026-01-01T00:00:01.000Z",
+                    "count": 11_500, "example": "e", "since": "2026-01-01T00:00:01Z",
                 },
                 "nodes": { "live": 2, "idle": 1, "dead": ["n2"] },
                 "unmatched_labels": ["gpu"],
@@ -581,9 +495,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_job_has_its_next_occurrence_its_last_outcome_and_its_places() {
-        let job = JobStatus {
+    pub(super) fn job() -> JobStatus {
+        JobStatus {
             name: "a".to_owned(),
             kind: String::new(),
             next: Some(at(60_000).into()),
@@ -596,21 +509,25 @@ mod tests {
             }],
             last: Some(Outcome::Succeeded),
             last_success: Some(at(10)),
-        };
+        }
+    }
+
+    #[test]
+    fn a_job_has_its_next_occurrence_its_last_outcome_and_its_places() {
         check(
-            job,
+            job(),
             json!({
                 "name": "a",
                 "kind": "",
                 "next": {
-                    "scheduled_at": "2026-01-01T00:01:00.000Z",
-                    "due_at": "2026-01-01T00:01:00.000Z",
+                    "scheduled_at": "2026-01-01T00:01:00Z",
+                    "due_at": "2026-01-01T00:01:00Z",
                 },
                 "is_paused": false,
                 "running": [{
                     "node": "n1",
                     "is_here": true,
-                    "scheduled_at": "2026-01-01T00:00:00.000Z",
+                    "scheduled_at": "2026-01-01T00:00:00Z",
                     "since": "2026-01-01T00:00:00.003Z",
                 }],
                 "last": { "outcome": "succeeded", "error": null },

@@ -5,6 +5,7 @@ use allora_core::{
     backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Waiter},
     record::{Accepted, PendingRetry, Record, RememberedTrigger},
 };
+use std::time::Duration;
 
 /// A [`Record`] in less memory. It has the same fields.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,7 @@ pub(crate) struct PackedRecord {
 struct Declared {
     kind: String,
     data: Vec<u8>,
+    due_lease: Option<Duration>,
     version: u64,
 }
 
@@ -58,13 +60,14 @@ impl PackedRecord {
 
     /// Takes the record out, to be [set](Self::set) again after a change. Its boxes stay for that.
     pub(crate) fn take(&mut self) -> Record {
-        let Declared { kind, data, version } = take(&mut self.declared);
+        let Declared { kind, data, due_lease, version } = take(&mut self.declared);
         let Runs { leases, ended, last, counters } = take(&mut self.runs);
         let rest = take(&mut self.rest);
         let Rest { lost, retries, triggers, remembered, waiters, dead, paused, deleted_at } = rest;
         Record {
             kind,
             definition: std::mem::take(&mut self.definition).into(),
+            due_lease,
             version,
             incarnation: self.incarnation,
             generation: self.generation,
@@ -91,6 +94,7 @@ impl PackedRecord {
         let Record {
             kind,
             definition,
+            due_lease,
             version,
             incarnation,
             generation,
@@ -116,7 +120,7 @@ impl PackedRecord {
         self.definition = definition.into();
         (self.incarnation, self.generation, self.fence) = (incarnation, generation, fence);
         (self.cursor, self.last_started) = (cursor, last_started);
-        set(&mut self.declared, Declared { kind, data, version });
+        set(&mut self.declared, Declared { kind, data, due_lease, version });
         set(&mut self.runs, Runs { leases, ended, last, counters });
         let rest = Rest { lost, retries, triggers, remembered, waiters, dead, paused, deleted_at };
         set(&mut self.rest, rest);
@@ -176,6 +180,7 @@ mod tests {
             DeadLetter { occurrence: at.into(), attempts: 8, died_at: at, error: "e".into() };
         let full = Record {
             kind: "kind".into(),
+            due_lease: Some(Duration::from_secs(30)),
             version: 9,
             data: vec![10],
             leases: vec![lease.clone()],

@@ -297,7 +297,12 @@ mod tests {
                 assert_eq!(act(cached.slot(), action, at(later)), reply);
             }
             let slot = slot.unwrap();
-            let hot_parts = Record { definition: String::new(), data: Vec::new(), ..slot.clone() };
+            let hot_parts = Record {
+                definition: String::new(),
+                due_lease: None,
+                data: Vec::new(),
+                ..slot.clone()
+            };
             assert_eq!(cached.record(), Some(&hot_parts));
             let fields = Fields { hot, ..Fields::of(&slot, "stamp", 0) };
             assert_eq!(fields.record(), Ok(slot));

@@ -15,10 +15,10 @@ pub(crate) mod history;
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, Lease, NextRun, OnExpiry, Outcome, Sharing},
-    record::{Accepted, EndedBy, Record, codec, due_lease},
+    record::{Accepted, EndedBy, Record, codec},
     time::from_millis,
 };
-use std::{io::Write, str::FromStr};
+use std::{io::Write, str::FromStr, time::Duration};
 
 /// The version of the hot record; the scripts know it, too.
 const LAYOUT: &str = "1";
@@ -73,11 +73,12 @@ impl Fields {
             [] => Ok(Record::default()),
             part => codec::decode(part).map_err(|why| why.to_string()),
         };
-        let [kind, definition, data] = self.split_definition()?;
+        let (due_lease, [kind, definition, data]) = self.split_definition()?;
         let Record { dead, remembered, .. } = part(&self.cold)?;
         let mut record = Record {
             kind: text(kind, "kind")?.to_owned(),
             definition: text(definition, "definition")?.to_owned(),
+            due_lease,
             data: data.to_vec(),
             generation: words.number()?,
             incarnation: words.number()?,
@@ -103,15 +104,16 @@ impl Fields {
         record.checked()
     }
 
-    /// Kind, definition and data.
-    fn split_definition(&self) -> Result<[&[u8]; 3], String> {
+    /// The lease of a claim by a query; kind, definition and data.
+    fn split_definition(&self) -> Result<(Option<Duration>, [&[u8]; 3]), String> {
         let split = || {
             let (kind, rest) = length(&self.definition)?;
             let (definition, rest) = length(rest)?;
-            let (_lease, rest) = length(rest)?;
+            let (lease, rest) = length(rest)?;
             let (kind, rest) = rest.split_at_checked(kind)?;
             let (definition, data) = rest.split_at_checked(definition)?;
-            Some([kind, definition, data])
+            let lease = Some(Duration::from_millis(lease as u64)).filter(|lease| !lease.is_zero());
+            Some((lease, [kind, definition, data]))
         };
         split().ok_or_else(|| "its definition was cut".to_owned())
     }
@@ -254,9 +256,8 @@ pub(crate) fn rare_outcome(record: &Record) -> Option<&Outcome> {
 }
 
 fn definition(record: &Record) -> Vec<u8> {
-    let Record { kind, definition, data, .. } = record;
-    let lease = due_lease(definition).filter(|_| !kind.is_empty());
-    let lease = lease.map_or(0, |lease| lease.as_millis());
+    let Record { kind, definition, due_lease, data, .. } = record;
+    let lease = due_lease.map_or(0, |lease| lease.as_millis());
     let lengths = format!("{} {} {lease} ", kind.len(), definition.len());
     [lengths.as_bytes(), kind.as_bytes(), definition.as_bytes(), data].concat()
 }
@@ -465,6 +466,7 @@ mod tests {
         vec![
             Record::default(),
             plain.clone(),
+            Record { due_lease: Some(Duration::from_secs(30)), ..plain.clone() },
             Record { leases: vec![lease("a node", None)], last, ..plain.clone() },
             Record {
                 leases: vec![lost.clone().sharing(Sharing::Shared)],

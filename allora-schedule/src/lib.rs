@@ -65,7 +65,7 @@ pub use explain::{Explain, Explained, explain};
 pub use hash::stable_hash;
 pub use jitter::jitter;
 pub use note::{Note, NoteReason};
-pub use period::parse_period;
+pub use period::{parse_period, period_text};
 pub use range::{Between, between, next_n};
 pub use schedule::Schedule;
 #[doc(hidden)]

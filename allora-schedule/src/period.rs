@@ -35,6 +35,21 @@ pub fn parse_period(text: &str) -> Result<Duration, ParseError> {
     parse(text, 0)
 }
 
+/// The period as [`parse_period`] reads it: days to milliseconds, as in `1h30m` or `30s`. What is finer
+/// than a millisecond is cut.
+///
+/// ```
+/// use allora_schedule::period_text;
+/// use std::time::Duration;
+///
+/// assert_eq!(period_text(Duration::from_secs(5_400)), "1h30m");
+/// assert_eq!(period_text(Duration::from_millis(30_000)), "30s");
+/// ```
+pub fn period_text(period: Duration) -> String {
+    let finer = Duration::from_nanos(u64::from(period.subsec_nanos() % 1_000_000));
+    Shown(period - finer).to_string()
+}
+
 /// Reads a period that begins at byte `start` of a longer text.
 pub(crate) fn parse(text: &str, start: usize) -> Result<Duration, ParseError> {
     let wrong = |at: usize, reason: &'static str| {

@@ -42,8 +42,8 @@ static ORIGINS: LazyLock<Vec<Origin>> = LazyLock::new(|| {
         "last_started" | "lease_scheduled_at" => like("cursor_scheduled_at"),
         "lease_attempt" | "lease_on_expiry" => Origin::Number(1),
         "rare" => Origin::Number(0),
-        // The record has that of the job table. The lease is part of the definition.
-        "kind" | "due_lease" => Origin::Null,
+        // The record has that of the job table.
+        "kind" => Origin::Null,
         _ => Origin::Sent,
     });
     let rare = RARE[1..].iter().map(|_| Origin::Null);

@@ -11,10 +11,10 @@ use crate::driver::{Row, Type, Value};
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, HistoryEntry, Lease, NextRun, NotRunReason, OnExpiry, Outcome, Sharing},
-    record::{Accepted, EndedBy, MAX_FENCE, Record, TOMBSTONE, codec, due_lease},
+    record::{Accepted, EndedBy, MAX_FENCE, Record, TOMBSTONE, codec},
     time::{from_millis, saturating_add},
 };
-use std::string::FromUtf8Error;
+use std::{string::FromUtf8Error, time::Duration};
 
 /// The columns of the job table: what claims and completions never change. The first is the key.
 pub(crate) const JOB: &[(&str, Type)] = &[
@@ -193,14 +193,8 @@ pub(crate) fn state_columns(
         few(missed),
         few(lost),
         few(expired),
-        Value::Int(due_lease_of(record)),
+        Value::Int(record.due_lease.and_then(|lease| lease.as_millis().try_into().ok())),
     ]
-}
-
-/// The lease with which a query may claim the record, in milliseconds.
-fn due_lease_of(record: &Record) -> Option<i64> {
-    let lease = due_lease(&record.definition).filter(|_| !record.kind.is_empty())?;
-    i64::try_from(lease.as_millis()).ok()
 }
 
 /// The kind in the due index.
@@ -397,7 +391,7 @@ impl Cells {
         for (_, counter) in counters.each_mut() {
             *counter = self.int_or_null().unwrap_or_default().cast_unsigned();
         }
-        let _due_lease = self.int_or_null();
+        let due_lease = self.int_or_null().and_then(|lease| lease.try_into().ok());
         let more = part("its leases, retries and triggers are", self.bytes())?;
         if more.is_none() && fixed.deleted_at.is_none() && rare > 1 {
             return Err("the row of its retries and triggers is missing: restore it".to_owned());
@@ -410,6 +404,7 @@ impl Cells {
             return Err(too_long("its data is missing, or"));
         }
         let record = Record {
+            due_lease: due_lease.map(Duration::from_millis),
             incarnation,
             data: data.unwrap_or_default(),
             cursor,

@@ -9,6 +9,7 @@
 //! | How do I see that everything runs? | [`monitoring`] |
 //! | A job does not run, runs late, or ran twice. Why? | [`troubleshooting`] |
 //! | How do I keep the schedules of my customers? | [`stored_schedules`] |
+//! | What does the JSON look like? | [`json`] |
 //! | How do I test my jobs? | [`testing`] |
 //! | How do I write a job type or a schedule of my own? | [`writing_a_job_type`] |
 //! | How do I write a store? | [`writing_a_store`] |
@@ -18,6 +19,11 @@
 pub mod backup {}
 #[doc = include_str!("choosing_a_store.md")]
 pub mod choosing_a_store {}
+#[doc = include_str!("json.md")]
+#[doc = "```json"]
+#[doc = include_str!("json.schema.json")]
+#[doc = "```"]
+pub mod json {}
 #[doc = include_str!("jobs.md")]
 pub mod jobs {}
 #[doc = include_str!("migrating.md")]

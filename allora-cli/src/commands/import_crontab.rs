@@ -9,7 +9,7 @@ use crate::{
     session::{self, Session},
     store::StoreArgs,
 };
-use allora_core::{ErrorKind, Placement, Settings, StoredSchedule};
+use allora_core::{ErrorKind, Placement, Settings, StoredSchedule, schedule::period_text};
 use serde_json::{Map, Value, json};
 use std::{
     io::{self, Write},
@@ -136,7 +136,7 @@ fn converted(line: &Line, conversion: Conversion) -> Result<(StoredSchedule, Vec
         data["input"] = input.clone().into();
     }
     if let Some(timeout) = line.settings.timeout {
-        data["timeout"] = format!("{}ms", timeout.as_millis()).into();
+        data["timeout"] = period_text(timeout).into();
     }
     let settings = Settings { timeout: None, ..line.settings.clone() };
     let stored =

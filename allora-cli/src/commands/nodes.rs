@@ -2,7 +2,7 @@
 
 use super::history::entries;
 use crate::{
-    failure::{Failure, Outcome},
+    failure::Outcome,
     session::{self, Session},
     store::StoreArgs,
     table,
@@ -62,10 +62,9 @@ impl Node {
         self.info.as_ref().is_some_and(|info| info.is_live)
     }
 
-    fn json(&self, name: &str) -> Outcome<Value> {
+    fn json(&self, name: &str) -> Value {
         let mut object = match &self.info {
-            Some(info) => serde_json::to_value(info)
-                .map_err(|error| Failure::failed(format!("{name:?} cannot be shown: {error}")))?,
+            Some(info) => json!(info),
             None => json!({ "node": name, "is_live": false }),
         };
         let Self { running, succeeded, failed, seen, .. } = self;
@@ -74,7 +73,7 @@ impl Node {
         object["succeeded"] = (*succeeded).into();
         object["failed"] = (*failed).into();
         object["seen"] = seen.map(shown).into();
-        Ok(object)
+        object
     }
 
     fn row(self, name: String) -> [String; 10] {
@@ -118,7 +117,7 @@ impl Nodes {
         if self.json {
             let mut out = io::stdout().lock();
             for (name, node) in &nodes {
-                writeln!(out, "{}", node.json(name)?)?;
+                writeln!(out, "{}", node.json(name))?;
             }
             return Ok(out.flush()?);
         }

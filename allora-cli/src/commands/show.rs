@@ -16,7 +16,7 @@ use crate::{
 use allora_core::{
     Time,
     backend::{JobState, Lease, Waiter},
-    every,
+    schedule::period_text,
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ impl Show {
         if self.json {
             let mut shown = state_json(&state, is_orphaned);
             shown["line"] = line.as_ref().map_or(Value::Null, line_json);
-            shown["concurrency_key"] = key.as_ref().map_or(Value::Null, key_json);
+            shown["concurrency_key"] = json!(key);
             writeln!(out, "{shown}")?;
             return Ok(());
         }
@@ -84,9 +84,7 @@ impl Show {
 fn line_lines(line: &Line) -> Vec<(&'static str, String)> {
     let Line { shell, notices, settings, .. } = line;
     let none = || "-".to_owned();
-    let timeout = settings.timeout.map_or_else(none, |timeout| {
-        every(timeout).to_string().trim_start_matches("@every ").to_owned()
-    });
+    let timeout = settings.timeout.map_or_else(none, period_text);
     let alerts = [
         ("on failure", &notices.on_failure),
         ("ping", &notices.ping),
@@ -129,30 +127,6 @@ fn key_lines(key: &JobState) -> Vec<(&'static str, String)> {
         ("key wanted by", format!("{}, due at {due}, waiting since {since}", waiter.job))
     };
     key.leases.iter().map(holder).chain(key.waiters.iter().map(waiter)).collect()
-}
-
-/// The same, for programs.
-fn key_json(key: &JobState) -> Value {
-    let holder = |lease: &Lease| {
-        json!({
-            "job": lease.occurrence.trigger,
-            "node": lease.node,
-            "since": shown(lease.started_at),
-            "until": shown(lease.until),
-        })
-    };
-    let waiter = |waiter: &Waiter| {
-        json!({
-            "job": waiter.job,
-            "due_at": shown(waiter.due_at),
-            "since": shown(waiter.since),
-        })
-    };
-    json!({
-        "record": key.name,
-        "holders": key.leases.iter().map(holder).collect::<Vec<_>>(),
-        "waiters": key.waiters.iter().map(waiter).collect::<Vec<_>>(),
-    })
 }
 
 fn lines(state: &JobState) -> Vec<(&'static str, String)> {

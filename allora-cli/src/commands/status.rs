@@ -84,7 +84,7 @@ impl Status {
     fn print(&self, page: &Page) -> Outcome {
         let mut out = io::stdout().lock();
         if self.json {
-            writeln!(out, "{}", page.json()?)?;
+            writeln!(out, "{}", page.json())?;
             return Ok(out.flush()?);
         }
         if self.watch.is_some() && out.is_terminal() {
@@ -191,12 +191,8 @@ impl Page {
         lines
     }
 
-    fn json(&self) -> Outcome<Value> {
-        let nodes = self.nodes.iter().chain(&self.stopping);
-        let nodes: Result<Vec<Value>, _> = nodes.map(serde_json::to_value).collect();
-        let nodes = nodes.map_err(|error| {
-            crate::failure::Failure::failed(format!("the nodes cannot be shown: {error}"))
-        })?;
+    fn json(&self) -> Value {
+        let nodes: Vec<&NodeInfo> = self.nodes.iter().chain(&self.stopping).collect();
         let mut object = json!({
             "version": 1,
             "store": self.store,
@@ -213,6 +209,6 @@ impl Page {
                 |(name, at, node)| json!({ "name": name, "scheduled_at": shown(*at), "node": node }),
             );
         }
-        Ok(object)
+        object
     }
 }

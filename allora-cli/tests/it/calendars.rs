@@ -120,7 +120,8 @@ fn a_daemon_follows_a_calendar_that_changes() {
     let daemon = site.begin(&["--stored", "--heartbeat", "1s"]);
     patiently("it runs", || started() > 1);
     let said = allora(&site, &["show", "job", "--json"]).fine();
-    let today = json(&said)["scheduled_at"].as_str().unwrap()[..10].parse::<NaiveDate>().unwrap();
+    let today =
+        json(&said)["next"]["scheduled_at"].as_str().unwrap()[..10].parse::<NaiveDate>().unwrap();
     let days: Vec<String> = today.iter_days().take(3).map(|day| day.to_string()).collect();
     put(&days.join(" "));
     let history = || allora(&site, &["history", "job", "--json"]).out;

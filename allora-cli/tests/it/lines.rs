@@ -47,7 +47,7 @@ fn lines_of_every_node_have_a_record_for_each_machine() {
     patiently("both run it", || ran("one-") >= 1 && ran("two-") >= 1);
     assert_eq!(names(&site), ["jobs:rotate@one", "jobs:rotate@two"]);
     site.allora(&["pause", "jobs:rotate@one", "--url", "sqlite:store.db"]).fine();
-    let idle = || json(&site, &["show", "jobs:rotate@one"])[0]["running"] == Value::Array(vec![]);
+    let idle = || json(&site, &["show", "jobs:rotate@one"])[0]["leases"] == Value::Array(vec![]);
     patiently("the active run has ended", idle);
     let (before, other) = (ran("one-"), ran("two-"));
     patiently("the other goes on", || ran("two-") >= other + 3);

@@ -25,7 +25,7 @@ fn lines_of_a_crontab_are_shown_paused_triggered_and_resumed() {
     allora(&site, &["pause", tick, "-m", "for repairs"]);
     assert!(allora(&site, &["show", tick]).contains(": for repairs\n"));
     // The active run continues.
-    patiently("it rests", || json(&site, &["show", tick])[0]["running"] == Value::Array(vec![]));
+    patiently("it rests", || json(&site, &["show", tick])[0]["leases"] == Value::Array(vec![]));
     let before = site.lines("ticks");
     allora(&site, &["trigger", day, "--id", "mine"]);
     site.more_lines("days", 1);
@@ -33,7 +33,10 @@ fn lines_of_a_crontab_are_shown_paused_triggered_and_resumed() {
     let outcome = || json(&site, &["history", day, "-n", "1"])[0]["outcome"].clone();
     patiently("its failure is recorded", || outcome() == "failed");
     let past = &json(&site, &["history", day])[0];
-    assert_eq!((&past["trigger"], &past["error"]), (&"mine".into(), &"exit status: 3".into()));
+    assert_eq!(
+        (&past["occurrence"]["trigger"], &past["error"]),
+        (&"mine".into(), &"exit status: 3".into())
+    );
     assert!(past["started_at"].is_string() && past["ended_at"].is_string(), "{past:?}");
     assert_eq!((&past["is_final"], &past["reason"]), (&true.into(), &Value::Null));
     assert!(allora(&site, &["history", day]).contains("exit status: 3"));
@@ -70,11 +73,12 @@ fn a_stored_schedule_is_changed_in_parts() {
     );
     let before = json(&site, &["show", "job"]).remove(0);
     let after = json(&site, &["modify", "job", "--delay", "90s"]).remove(0);
-    for same in ["schedule", "zone", "data", "kind", "scheduled_at"] {
+    for same in ["schedule", "zone", "data", "kind"] {
         assert_eq!(before[same], after[same]);
     }
-    assert_eq!(after["delay_ms"], 90_000);
-    assert!(after["definition"].as_str().unwrap().contains("max-runs 7"));
+    assert_eq!(before["next"]["scheduled_at"], after["next"]["scheduled_at"]);
+    let definition = after["definition"].as_str().unwrap();
+    assert!(definition.contains("delay 1m30s") && definition.contains("max-runs 7"));
     assert_ne!(before["due_at"], after["due_at"]);
     let after =
         json(&site, &["modify", "job", "--kind", "u", "--schedule", "0 10 * * *", "--data", "{}"]);
@@ -146,7 +150,7 @@ fn a_cancelled_command_is_ended_and_recorded() {
     daemon.says("it waits");
     let name = json(&site, &["list", "--all"])[0]["name"].as_str().unwrap().to_owned();
     allora(&site, &["pause", &name]);
-    let active = json(&site, &["show", &name])[0]["running"].as_array().unwrap().len();
+    let active = json(&site, &["show", &name])[0]["leases"].as_array().unwrap().len();
     let said = allora(&site, &["cancel", &name]);
     assert!(active >= 1 && said.contains("being cancelled"), "{active}: {said}");
     assert!(said.contains(&format!("{name:?}")), "{said}");
@@ -209,7 +213,7 @@ fn one_command_changes_all_schedules_that_options_select() {
     assert_eq!(json(&site, &["list", "--owner", "sales"]).len(), 1);
     assert!(allora(&site, &["show", "acme/mail"]).contains("tags eu,gold"));
     allora(&site, &["trigger", "--kind", "mail", "--id", "now"]);
-    assert_eq!(json(&site, &["show", "beta/mail"])[0]["trigger"], "now");
+    assert_eq!(json(&site, &["show", "beta/mail"])[0]["head"]["trigger"], "now");
     let args = ["trigger", "--name", "", "--id", "now", "--url", "sqlite:store.db"];
     let again = site.allora(&args);
     assert!(again.err.contains("2 jobs had a trigger with this id before"), "{again:?}");
@@ -260,4 +264,39 @@ fn a_list_has_the_state_and_the_time_left_and_is_sorted() {
     assert_eq!(b[2], "waiting");
     assert!(b[3].starts_with("2h 5") || b[3] == "3h 0m", "{b:?}");
     assert_eq!(json(&site, &["list", "--name", "c"])[0]["state"], "paused");
+}
+
+/// The fields of an object in the schema of the guide.
+fn fields(schema: &Value, object: &str) -> Vec<String> {
+    let properties = schema["$defs"][object]["properties"].as_object().unwrap();
+    properties.keys().cloned().collect()
+}
+
+#[test]
+fn the_json_is_that_of_the_guide() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/guide/json.schema.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let site = Site::new("@every 1s true\n");
+    let daemon = site.start();
+    patiently("it has run", || !json(&site, &["history", "-n", "1"]).is_empty());
+    let described = ["schedule", "description", "zone", "is_orphaned"];
+    let list = json(&site, &["list", "--all"]).remove(0);
+    let name = list["name"].as_str().unwrap().to_owned();
+    for (object, is, more) in [
+        ("JobState", list, &[&described[..], &["state"]].concat()[..]),
+        (
+            "JobState",
+            json(&site, &["show", &name]).remove(0),
+            &[&described[..], &["line", "concurrency_key"]].concat(),
+        ),
+        ("HistoryEntry", json(&site, &["history", "-n", "1"]).remove(0), &["exit_status"]),
+        ("NodeInfo", json(&site, &["nodes"]).remove(0), &["state", "succeeded", "failed", "seen"]),
+    ] {
+        let mut said = fields(&schema, object);
+        said.extend(more.iter().map(|field| (*field).to_owned()));
+        said.sort();
+        let is: Vec<String> = is.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(is, said, "{object}");
+    }
+    assert_eq!(daemon.stop(), 0);
 }

@@ -171,7 +171,7 @@ fn its_table_is_imported_with_its_next_times() {
     );
     assert_eq!((&late["kind"], &late["zone"]), (&"type1".into(), &"Asia/Tokyo".into()));
     assert_eq!(
-        (&late["scheduled_at"], &late["due_at"]),
+        (&late["next"]["scheduled_at"], &late["due_at"]),
         (&"2099-01-01T00:00:00Z".into(), &"2099-01-01T01:10:00Z".into())
     );
     assert_eq!(late["data"], serde_json::json!({ "key": "value" }));

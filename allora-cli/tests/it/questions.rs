@@ -85,7 +85,7 @@ fn why_says_what_keeps_a_job_and_what_became_of_a_time() {
     let paused = why(&["jobs:rare"]);
     assert!(paused.contains(": for repairs; `allora resume jobs:rare`"), "{paused}");
     let past = history(&site, "jobs:bad");
-    let at = past.last().unwrap()["scheduled_at"].as_str().unwrap();
+    let at = past.last().unwrap()["occurrence"]["scheduled_at"].as_str().unwrap();
     let bad = why(&["jobs:bad", "--at", at]);
     assert!(bad.starts_with(at) && bad.contains("failed: exit status: 3"), "{bad}");
     let off = why(&["jobs:rare", "--at", "2026-03-07T12:00:00Z"]);

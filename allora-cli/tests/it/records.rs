@@ -24,7 +24,7 @@ fn a_live_line_is_not_deleted_and_an_orphan_is_shown_and_removed() {
     daemon.says("removed=1");
     patiently("the old line is an orphan", || show(&site, "jobs:old")["is_orphaned"] == true);
     let old = show(&site, "jobs:old");
-    assert_eq!((&old["due_at"], &old["scheduled_at"]), (&Value::Null, &Value::Null));
+    assert_eq!((&old["due_at"], &old["next"]), (&Value::Null, &Value::Null));
     assert_eq!(show(&site, "jobs:kept")["is_orphaned"], false);
     let list = allora(&["list", "--all", "--state", "orphaned"]).fine();
     assert!(list.contains("jobs:old") && !list.contains("jobs:kept"), "{list}");

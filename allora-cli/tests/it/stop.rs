@@ -108,7 +108,7 @@ fn a_run_that_a_stop_cuts_off_is_reported_wherever_a_failure_is() {
         let ended = log.lines().find(|line| line.contains("cut off by the stop")).unwrap();
         assert!(ended.contains(" WARN ") && ended.contains("reason=shutdown"), "{ended}");
         assert_eq!(line(&["status"])["last_cut_off"]["name"], "jobs:long");
-        let at = past["scheduled_at"].as_str().unwrap();
+        let at = past["occurrence"]["scheduled_at"].as_str().unwrap();
         let why = ["why", "jobs:long", "--at", at, "--url", "sqlite:store.db"];
         let why = site.allora(&why).fine();
         assert!(why.contains("its daemon was stopped before it ended"), "{why}");

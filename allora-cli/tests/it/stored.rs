@@ -96,7 +96,7 @@ fn a_command_is_run_without_a_shell() {
     let daemon = start(&site);
     patiently("it has run", || site.path("end").exists());
     assert_eq!(site.read("end"), "in\n$(id); x b\n");
-    patiently("it is recorded", || show(&site, "job")["last_outcome"] == "succeeded");
+    patiently("it is recorded", || show(&site, "job")["last"]["outcome"] == "succeeded");
     assert_eq!(daemon.stop(), 0);
 }
 
@@ -109,11 +109,14 @@ fn a_command_that_fails_is_tried_again_and_then_a_dead_letter() {
     let daemon = start(&site);
     patiently("it is dead", || show(&site, "job")["dead"][0]["error"] == "exit status: 7");
     assert_eq!(site.read("tries"), "1\n2\n");
-    let at = show(&site, "job")["dead"][0]["scheduled_at"].as_str().unwrap().to_owned();
+    let at =
+        show(&site, "job")["dead"][0]["occurrence"]["scheduled_at"].as_str().unwrap().to_owned();
     // Run again by hand, its attempts are counted from 1.
     site.allora(&[&["rerun", "job", &at], &URL[..]].concat()).fine();
     patiently("it was tried again", || site.read("tries") == "1\n2\n1\n2\n");
-    patiently("it is dead again", || show(&site, "job")["dead"][0]["scheduled_at"] == at.as_str());
+    patiently("it is dead again", || {
+        show(&site, "job")["dead"][0]["occurrence"]["scheduled_at"] == at.as_str()
+    });
     site.allora(&[&["rerun", "job", &at, "--dismiss"], &URL[..]].concat()).fine();
     assert_eq!(show(&site, "job")["dead"], Value::Array(vec![]));
     assert_eq!(daemon.stop(), 0);

@@ -52,8 +52,12 @@ fn work_on(url: &str) {
     assert_eq!((&added[0]["zone"], &added[0]["kind"]), (&"Asia/Tokyo".into(), &"command".into()));
     place.say(&["add", "other", "t", "@daily", "{}", "-d", "30"]);
     assert!(place.say(&["list"]).ends_with("2 entries.\n"));
-    assert_eq!(place.json(&["list", "--kind", "t"])[0]["delay_ms"], 30_000);
-    assert_eq!(place.json(&["modify", "other", "--delay", "60"])[0]["delay_ms"], 60_000);
+    let delayed = |args: &[&str], by: &str| {
+        let job = place.json(args).remove(0);
+        assert!(job["definition"].as_str().unwrap().contains(by), "{job}");
+    };
+    delayed(&["list", "--kind", "t"], "delay 30s");
+    delayed(&["modify", "other", "--delay", "60"], "delay 1m");
     place.say(&["pause", "other", "-m", "for repairs"]);
     assert_eq!(place.json(&["list", "--state", "paused"])[0]["paused"]["note"], "for repairs");
     assert_eq!(place.say(&["next", "job", "-n", "3"]).lines().count(), 3);
@@ -95,7 +99,7 @@ fn work_on(url: &str) {
     // What is known of it.
     let past = place.json(&["history", "job"]);
     assert!(past.len() == 3 && past.iter().all(|past| past["outcome"] == "succeeded"), "{past:?}");
-    assert!(past.iter().any(|past| past["trigger"] == "mine"), "{past:?}");
+    assert!(past.iter().any(|past| past["occurrence"]["trigger"] == "mine"), "{past:?}");
     assert!(place.json(&["nodes"]).len() >= 2);
     assert_eq!(place.json(&["show", "job"])[0]["counters"]["succeeded"], 3);
     for name in ["job", "other"] {

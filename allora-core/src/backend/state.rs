@@ -2,11 +2,18 @@
 
 use super::{NotRunReason, Outcome, Waiter};
 use crate::time::Time;
+use std::time::Duration;
 
 /// One scheduled time of one job, or a manual trigger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "json",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct Occurrence {
     /// The nominal time. Of a trigger: when it was made, or the time that it stands for.
+    #[cfg_attr(feature = "json", serde(deserialize_with = "crate::json::instant"))]
     pub scheduled_at: Time,
     /// The trigger's own id.
     pub trigger: Option<String>,
@@ -20,10 +27,17 @@ impl From<Time> for Occurrence {
 
 /// The next occurrence of a schedule, and when it may be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "json",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct NextRun {
     /// The nominal time.
+    #[cfg_attr(feature = "json", serde(deserialize_with = "crate::json::instant"))]
     pub scheduled_at: Time,
     /// The earliest time of a claim: the same, or later by delay and jitter.
+    #[cfg_attr(feature = "json", serde(deserialize_with = "crate::json::instant"))]
     pub due_at: Time,
 }
 
@@ -43,6 +57,9 @@ pub struct JobState {
     pub kind: String,
     /// The definition as text.
     pub definition: String,
+    /// The lease with which [a query may claim it](crate::record::due_claim); `None` if it has to be planned
+    /// first.
+    pub due_lease: Option<Duration>,
     /// The version that the registering build declared. Default: 0.
     pub version: u64,
     /// The incarnation of the name: changes when a deleted job is created again.
@@ -211,12 +228,18 @@ pub enum Sharing {
 
 /// An at-least-once occurrence whose attempts are used up.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "json",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct DeadLetter {
     /// The occurrence.
     pub occurrence: Occurrence,
     /// The number of attempts.
     pub attempts: u32,
     /// The time at which the last attempt ended, by the clock that decided.
+    #[cfg_attr(feature = "json", serde(deserialize_with = "crate::json::instant"))]
     pub died_at: Time,
     /// The error of the last attempt.
     pub error: String,
@@ -224,8 +247,14 @@ pub struct DeadLetter {
 
 /// The time and the reason of a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "json",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct Pause {
     /// The time of the pause.
+    #[cfg_attr(feature = "json", serde(deserialize_with = "crate::json::instant"))]
     pub since: Time,
     /// The operator's note; may be empty.
     pub note: String,
@@ -234,6 +263,11 @@ pub struct Pause {
 /// The totals of a job's occurrences since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "json",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct Counters {
     /// Occurrences of the schedule that were started, without triggers and further attempts.
     pub started: u64,

@@ -5,19 +5,24 @@ mod checked_schedule;
 mod closure;
 mod concurrency_key;
 mod redefinition;
+mod setters;
 mod settings;
 mod spec;
+mod text;
 
 pub(crate) use ahead::{ahead_unless, ahead_until};
 pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, is_past, panic_text, warnings};
 pub use closure::{IntoOutcome, JobFuture, Returns, job};
 pub use concurrency_key::ConcurrencyKey;
-pub(crate) use concurrency_key::is_number;
+use concurrency_key::is_number;
 pub(crate) use redefinition::{Progress, Redefinition};
+pub(crate) use setters::setters;
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
-pub(crate) use settings::{unkeyed_lease, window_in};
 pub(crate) use spec::is_code;
 pub use spec::{IntoJob, JobSpec};
+#[cfg(feature = "json")]
+pub(crate) use text::SettingsReader;
+pub(crate) use text::{DefinitionText, due_lease, window_in};
 
 use crate::{
     error::{BoxError, Result},

@@ -1,15 +1,15 @@
-//! The settings of a job, and their text.
+//! The settings of a job.
 
 use super::ConcurrencyKey;
 use crate::{
     backend::NextRun,
     error::{Error, Result},
     name::check_word,
-    schedule::{AnySchedule, Warning, jitter, parse_period},
+    schedule::{Warning, jitter},
     time::{Time, checked_add},
 };
 use chrono::TimeDelta;
-use std::{collections::BTreeSet, fmt::Write, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 /// The settings of a job, apart from its schedule and its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,9 +115,9 @@ pub enum Placement {
 /// twice as long, up to `longest`. After `attempts` attempts the occurrence is a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    attempts: u32,
-    first: Duration,
-    longest: Duration,
+    pub(super) attempts: u32,
+    pub(super) first: Duration,
+    pub(super) longest: Duration,
 }
 
 impl Retry {
@@ -163,39 +163,6 @@ impl Default for Retry {
 /// The lateness from which [`CatchUp::None`] counts an occurrence as missed, unless a window is
 /// given. It is longer than two poll intervals.
 const MISSED_AFTER: Duration = Duration::from_secs(10);
-
-/// The settings that do not matter for a claim without a plan: its holder applies them.
-const LATER: [&str; 11] = [
-    "zone", "catch-up", "window", "overlap", "retry", "timeout", "delay", "jitter", "start", "end",
-    "max-runs",
-];
-
-/// The lease of a job with the definition of this text, if it runs at least once and has no
-/// concurrency key. `None` also for a text with words that this build does not know.
-pub(crate) fn unkeyed_lease(definition: &str) -> Option<Duration> {
-    let mut parts = definition.split(';').map(str::trim);
-    let schedule = parts.next()?;
-    if schedule.is_empty() || schedule.starts_with("@v") {
-        return None;
-    }
-    let mut lease = None;
-    for part in parts {
-        match part.split_once(' ').unwrap_or((part, "")) {
-            ("at-least-once", period) => lease = Some(parse_period(period.trim()).ok()?),
-            (name, _) if LATER.contains(&name) => {}
-            // A node reads a named calendar before it claims.
-            _ if AnySchedule::is_rule(part) && !AnySchedule::is_named_calendar(part) => {}
-            _ => return None,
-        }
-    }
-    lease.filter(|lease| (SECOND..=DAY).contains(lease))
-}
-
-/// The window of a job with the definition of this text, if it has one that can be read.
-pub(crate) fn window_in(definition: &str) -> Option<Duration> {
-    let window = |part: &str| parse_period(part.trim().strip_prefix("window ")?.trim()).ok();
-    definition.split(';').skip(1).find_map(window)
-}
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -319,79 +286,6 @@ impl Settings {
         }
         warnings
     }
-
-    /// The text of a job with this schedule: the settings that differ from the defaults, in a fixed
-    /// order. The time-out is left out, because it concerns the running node only.
-    pub fn definition(&self, schedule: &str) -> String {
-        let shared = Self { timeout: None, ..self.clone() };
-        let mut text = schedule.to_owned();
-        shared.words().iter().for_each(|word| {
-            let _ = write!(text, "; {word}");
-        });
-        text
-    }
-
-    /// The settings that differ from the defaults, in a fixed order, each as name and value.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        if let Delivery::AtLeastOnce { lease } = self.delivery {
-            words.push(format!("at-least-once {}", millis(lease)));
-        }
-        match self.catch_up {
-            CatchUp::Latest => {}
-            CatchUp::All { limit } => words.push(format!("catch-up all {limit}")),
-            CatchUp::None => words.push("catch-up none".to_owned()),
-        }
-        if let Some(window) = self.window {
-            words.push(format!("window {}", millis(window)));
-        }
-        match self.overlap {
-            Overlap::Allow => {}
-            Overlap::Skip => words.push("overlap skip".to_owned()),
-            Overlap::Wait => words.push("overlap wait".to_owned()),
-            Overlap::Replace => words.push("overlap replace".to_owned()),
-        }
-        if self.retry != Retry::NEVER {
-            let Retry { attempts, first, longest } = self.retry;
-            words.push(format!("retry {attempts} {} {}", millis(first), millis(longest)));
-        }
-        if !self.delay.is_zero() {
-            words.push(format!("delay {}", millis(self.delay)));
-        }
-        if !self.jitter.is_zero() {
-            words.push(format!("jitter {}", millis(self.jitter)));
-        }
-        for (name, bound) in [("start", self.start), ("end", self.end)] {
-            if let Some(bound) = bound {
-                let bound = bound.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-                words.push(format!("{name} {bound}"));
-            }
-        }
-        if let Some(runs) = self.max_runs {
-            words.push(format!("max-runs {runs}"));
-        }
-        if let Some(key) = &self.concurrency_key {
-            words.push(format!("concurrency-key {key}"));
-        }
-        if let Some(wait) = self.max_key_wait {
-            words.push(format!("max-key-wait {}", millis(wait)));
-        }
-        if let Some(owner) = &self.owner {
-            words.push(format!("owner {owner}"));
-        }
-        if !self.tags.is_empty() {
-            let tags: Vec<&str> = self.tags.iter().map(String::as_str).collect();
-            words.push(format!("tags {}", tags.join(",")));
-        }
-        if let Some(timeout) = self.timeout {
-            words.push(format!("timeout {}", millis(timeout)));
-        }
-        words
-    }
-}
-
-fn millis(duration: Duration) -> String {
-    format!("{}ms", duration.as_millis())
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! A job and its settings.
 
-use super::{CatchUp, ConcurrencyKey, Delivery, Job, Overlap, Placement, Retry, Settings, Token};
+use super::{
+    CatchUp, ConcurrencyKey, Delivery, Job, Overlap, Placement, Retry, Settings, Token, setters,
+};
 use crate::{
     error::Result,
     run::Payload,
@@ -114,77 +116,7 @@ impl JobSpec {
         self
     }
 
-    /// Delivers at least once. The cursor moves when the run has ended. If the node dies, the
-    /// occurrence is run again, as the next attempt, when the lease is over. Successive occurrences
-    /// never overlap. Default: at most once.
-    ///
-    /// `lease`: Range: 1 s to 24 h. The lease is extended after every third of it while the run is
-    /// alive.
-    pub fn at_least_once(self, lease: Duration) -> Self {
-        self.set(|settings| settings.delivery = Delivery::AtLeastOnce { lease })
-    }
-
-    /// The policy for occurrences that were missed during an outage. Default: the latest one is
-    /// run.
-    pub fn catch_up(self, policy: CatchUp) -> Self {
-        self.set(|settings| settings.catch_up = policy)
-    }
-
-    /// The longest delay of a start. A later occurrence is not run but recorded as missed. Default:
-    /// none. Range: 1 ms to 366 days.
-    pub fn window(self, window: Duration) -> Self {
-        self.set(|settings| settings.window = Some(window))
-    }
-
-    /// The policy for an at-most-once occurrence that is due while the previous run is active, on
-    /// any node. Default: both run at the same time.
-    ///
-    /// The runs of an [at-least-once](Self::at_least_once) job never overlap: `build` rejects this
-    /// setting for it.
-    pub fn overlap(self, policy: Overlap) -> Self {
-        self.set(|settings| settings.overlap = policy)
-    }
-
-    /// The retry policy of failed at-least-once runs. Default: one attempt.
-    pub fn retry(self, retry: Retry) -> Self {
-        self.set(|settings| settings.retry = retry)
-    }
-
-    /// The longest duration of a run. A longer run is dropped and recorded as failed. Default:
-    /// none. Range: 1 ms to 366 days.
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.set(|settings| settings.timeout = Some(timeout))
-    }
-
-    /// A fixed delay after the scheduled time, which is reported unchanged. Whole milliseconds.
-    /// Default: 0. Range: 0 to 366 days.
-    pub fn delay(self, delay: Duration) -> Self {
-        self.set(|settings| settings.delay = delay)
-    }
-
-    /// A delay between 0 and `longest`, added to the scheduled time and the fixed delay. It is
-    /// derived from the name and the scheduled time, so that it is the same on every node and the
-    /// jobs of a fleet do not all start at once. Whole milliseconds. Default: 0. Range: 0 to 366
-    /// days.
-    pub fn jitter(self, longest: Duration) -> Self {
-        self.set(|settings| settings.jitter = longest)
-    }
-
-    /// The earliest scheduled time (cut to milliseconds, as every scheduled time is).
-    pub fn starting(self, at: Time) -> Self {
-        self.set(|settings| settings.start = Some(whole_millis(at)))
-    }
-
-    /// The latest scheduled time (cut to milliseconds).
-    pub fn ending(self, at: Time) -> Self {
-        self.set(|settings| settings.end = Some(whole_millis(at)))
-    }
-
-    /// The largest number of occurrences of the schedule that are started, over all nodes and
-    /// restarts. Triggers and further attempts are not counted. Default: none. Range: at least 1.
-    pub fn max_runs(self, runs: u64) -> Self {
-        self.set(|settings| settings.max_runs = Some(runs))
-    }
+    setters!();
 
     /// Runs beside at most `limit - 1` other runs of the jobs with this key: of all of them, on all
     /// nodes, at most `limit` runs are active. A key exists as long as a job names it.
@@ -225,28 +157,17 @@ impl JobSpec {
         let key = ConcurrencyKey::new(key, limit);
         let former = self.settings.concurrency_key.as_ref();
         self.has_replaced_key |= former.is_some_and(|former| former.key != key.key);
-        self.set(|settings| settings.concurrency_key = Some(key))
-    }
-
-    /// Runs one at a time with all jobs of this key, on all nodes:
-    /// [`concurrency_key(key, 1)`](Self::concurrency_key).
-    pub fn mutex(self, key: impl Into<Arc<str>>) -> Self {
-        self.concurrency_key(key, 1)
-    }
-
-    /// The longest wait for the [concurrency key](Self::concurrency_key). When it is over, the due
-    /// occurrences are recorded as skipped. An occurrence that was started, and a trigger, waits for
-    /// longer. Default: none. Range: 1 ms to 366 days.
-    pub fn max_key_wait(self, wait: Duration) -> Self {
-        self.set(|settings| settings.max_key_wait = Some(wait))
+        self.settings_mut().concurrency_key = Some(key);
+        self
     }
 
     /// Runs on every node, independently of the others, instead of on one. The store has no record
     /// of the job, and the job does not depend on it, unless it has a
     /// [concurrency key](Self::concurrency_key). Occurrences that were missed while the node was down
     /// are not caught up.
-    pub fn on_every_node(self) -> Self {
-        self.set(|settings| settings.placement = Placement::EveryNode)
+    pub fn on_every_node(mut self) -> Self {
+        self.settings_mut().placement = Placement::EveryNode;
+        self
     }
 
     /// The version of the definition. A node whose build declares a lower version than the stored
@@ -258,20 +179,15 @@ impl JobSpec {
     /// A build without a version has version 0. So once a version is in the store, every later edit
     /// of the job needs the same version or a higher one: an edit without it is treated as an older
     /// build. A change of the closure alone is no change of the definition. Default: 0.
-    pub fn version(self, version: u64) -> Self {
-        self.set(|settings| settings.version = version)
+    pub fn version(mut self, version: u64) -> Self {
+        self.settings_mut().version = version;
+        self
     }
 
     /// Reports no [warning](crate::Event::ScheduleWarning) about its schedule: for a program that
     /// has reported the warnings itself.
     pub fn without_warnings(mut self) -> Self {
         self.is_quiet = true;
-        self
-    }
-
-    /// Sets all settings.
-    pub fn with_settings(mut self, settings: Settings) -> Self {
-        self.settings = Arc::new(settings);
         self
     }
 
@@ -292,8 +208,7 @@ impl JobSpec {
         self.settings.check()
     }
 
-    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        change(Arc::make_mut(&mut self.settings));
-        self
+    fn settings_mut(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
     }
 }

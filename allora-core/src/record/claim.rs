@@ -6,7 +6,6 @@ use crate::{
         Advance, Claim, Claimed, Cursor, HistoryEntry, JobState, Lease, NextRun, NotRun,
         NotRunReason, Occurrence, OnExpiry, Outcome, Sharing,
     },
-    job::unkeyed_lease,
     time::{Time, saturating_add, whole_millis},
 };
 use allora_schedule::Excluded;
@@ -59,14 +58,7 @@ pub fn due_claim(state: &JobState, claim_id: u128) -> Option<Claim> {
         && state.leases.is_empty()
         && state.attempts == 0;
     let head = state.head.as_ref().filter(|head| is_plain && is_open && is_head(head))?;
-    let lease = due_lease(&state.definition)?;
-    Some(Claim::at_least_once(claim_id, state.fence, head.clone(), lease))
-}
-
-/// The lease of a [`due_claim`] of a stored schedule with this definition; `None` if there is no such
-/// claim. For a store that keeps it beside the record, so that it need not read definitions.
-pub fn due_lease(definition: &str) -> Option<Duration> {
-    unkeyed_lease(definition)
+    Some(Claim::at_least_once(claim_id, state.fence, head.clone(), state.due_lease?))
 }
 
 /// Moves the cursor past occurrences that are not run, if the record is the one that was read. Returns

@@ -16,7 +16,7 @@ use crate::{
     time::{Time, from_millis},
 };
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, collections::BTreeMap, error, fmt};
+use std::{borrow::Cow, collections::BTreeMap, error, fmt, time::Duration};
 
 /// The version of the format that [`encode`] writes.
 pub const VERSION: u32 = 1;
@@ -82,6 +82,8 @@ struct Wire<'a> {
     v: u32,
     kind: Cow<'a, str>,
     definition: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    due_lease: Option<u64>,
     version: u64,
     incarnation: i64,
     generation: i64,
@@ -210,6 +212,9 @@ impl<'a> From<&'a Record> for Wire<'a> {
             v: VERSION,
             kind: Cow::from(&record.kind),
             definition: Cow::from(&record.definition),
+            due_lease: record
+                .due_lease
+                .map(|lease| lease.as_millis().try_into().unwrap_or(u64::MAX)),
             version: record.version,
             incarnation: record.incarnation,
             generation: record.generation,
@@ -245,6 +250,7 @@ impl Wire<'_> {
         Ok(Record {
             kind: self.kind.into_owned(),
             definition: self.definition.into_owned(),
+            due_lease: self.due_lease.map(Duration::from_millis),
             version: self.version,
             incarnation: self.incarnation,
             generation: self.generation,
@@ -528,6 +534,7 @@ mod tests {
         Record {
             kind: "mail".into(),
             definition: "ev\0ery 🧾".into(),
+            due_lease: Some(Duration::from_secs(30)),
             version: u64::MAX,
             incarnation: -1,
             generation: 3,

@@ -13,6 +13,7 @@ use crate::{
         Occurrence, OnExpiry, Outcome, Replan,
     },
     error::{Error, ErrorKind, Result},
+    job::due_lease,
     name::{NODE, check_free, check_name, is_key_record},
     time::{Time, whole_millis},
 };
@@ -58,6 +59,7 @@ pub(super) fn create(
     }
     let mut record = Record::new(slot.as_ref(), new.definition, 0, new.first, context);
     record.kind = new.kind.to_owned();
+    record.due_lease = due_lease(new.definition);
     record.data = new.data.to_vec();
     let ImportedProgress { last_started, paused, counters, dead } = new.progress;
     record.last_started = last_started.map(whole_millis);
@@ -229,6 +231,7 @@ impl Record {
         }
         self.cursor = then;
         self.definition = definition.to_owned();
+        self.due_lease = due_lease(definition).filter(|_| !self.kind.is_empty());
         self.generation = self.draw_fence(context.now);
     }
 

@@ -16,7 +16,7 @@ mod operate;
 mod trigger;
 
 pub use apply::{apply, apply_unreadable};
-pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim, due_lease};
+pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use history::HistoryBuffer;
 pub use key::{KEEP_WAITER, MAX_WAITERS};
@@ -37,6 +37,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     time::{Time, saturating_add},
 };
+use std::time::Duration;
 
 /// The record of one job, stored under the job's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,9 @@ pub struct Record {
     pub kind: String,
     /// The definition as text.
     pub definition: String,
+    /// The lease with which a query may claim a stored schedule, as its definition says; `None` if it has to
+    /// be planned first, and for a job in code. It is computed when the definition is written.
+    pub due_lease: Option<Duration>,
     /// The version that the registering build declared. Default: 0.
     pub version: u64,
     /// The incarnation of the name.
@@ -297,6 +301,7 @@ impl Record {
             name: name.to_owned(),
             kind: self.kind.clone(),
             definition: self.definition.clone(),
+            due_lease: self.due_lease,
             version: self.version,
             incarnation: self.incarnation,
             generation: self.generation,

@@ -1,11 +1,10 @@
 //! The definition of a stored schedule as one line of text: its schedule, then the settings that
 //! differ from the defaults.
 
-use super::settings_parser::{Read, parts};
 use crate::{
     backend::NextRun,
     error::{Error, Result},
-    job::{CheckedSchedule, IntoOutcome, JobSpec, Settings, is_code, job},
+    job::{CheckedSchedule, DefinitionText, IntoOutcome, JobSpec, Settings, is_code, job},
     name::calendar_record,
     run::Run,
     schedule::{AnySchedule, Calendar, Field, ParseError, Schedule},
@@ -108,33 +107,8 @@ impl Definition {
                 ParseError::new(Field::Text, 0, word, "is a schedule that only its code knows");
             return Err(own.remedy("change the job's code").into());
         }
-        if text.starts_with("@v") {
-            let word = text.split([' ', ';']).next().unwrap_or_default();
-            let newer = ParseError::new(Field::Text, 0, word, "was written by a newer build");
-            return Err(newer.remedy("update this program").into());
-        }
-        let mut read = Read::default();
-        // The settings become blanks, so that errors in what is left have their true column.
-        let mut schedule = text.to_owned();
-        for (at, part) in parts(text).skip(1).filter(|(_, part)| !AnySchedule::is_rule(part)) {
-            read.setting(at, part)?;
-            let begin = text[..at].rfind(';').unwrap_or(at);
-            schedule.replace_range(begin..at + part.len(), &" ".repeat(at + part.len() - begin));
-        }
-        let (zone, settings) = read.done();
+        let DefinitionText { schedule, zone, settings } = DefinitionText::read(text)?;
         Self::new(name, &schedule, zone.as_deref(), settings)
-    }
-
-    /// The settings in a definition's text, whatever its schedule is.
-    ///
-    /// # Errors
-    /// As [`parse`](Self::parse), of the settings alone.
-    pub(crate) fn settings_in(text: &str) -> Result<Settings> {
-        let mut read = Read::default();
-        for (at, part) in parts(text).skip(1).filter(|(_, part)| !AnySchedule::is_rule(part)) {
-            read.setting(at, part)?;
-        }
-        Ok(read.done().1)
     }
 
     /// The schedule's text as it was given, without a separate zone.
@@ -227,7 +201,7 @@ impl fmt::Display for Definition {
             schedule = format!("{schedule}; zone {zone}");
         }
         f.write_str(&schedule)?;
-        self.settings.words().iter().try_for_each(|word| write!(f, "; {word}"))
+        self.settings.words().try_for_each(|(name, value)| write!(f, "; {name} {value}"))
     }
 }
 
@@ -257,6 +231,15 @@ mod tests {
         schedule,
     };
     use std::time::Duration;
+
+    #[test]
+    fn periods_are_written_in_whole_units_and_read_in_any() {
+        let text = "@daily; at-least-once 30000ms; window 90s; retry 3 1000ms 3600s; delay 1500ms";
+        let read = Definition::parse("job", text).unwrap();
+        let written = "@daily; at-least-once 30s; window 1m30s; retry 3 1s 1h; delay 1s500ms";
+        assert_eq!(read.to_string(), written);
+        assert_eq!(Definition::parse("job", written).unwrap(), read);
+    }
 
     /// Checks the error for a text; empty: no error.
     #[track_caller]
@@ -440,7 +423,7 @@ mod tests {
         assert_eq!(
             definition.to_string(),
             "0 9 * * *; except 2026-12-25; blackout 2026-12-26T00:00:00Z/2026-12-28T00:00:00Z; \
-             zone Europe/Rome; delay 60000ms"
+             zone Europe/Rome; delay 1m"
         );
         let now = "2026-12-24T12:00:00Z".parse().unwrap();
         let first = definition.first("job", now).unwrap().unwrap();

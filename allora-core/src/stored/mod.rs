@@ -56,7 +56,6 @@ mod planned;
 mod repr;
 mod requests;
 mod route;
-mod settings_parser;
 mod shared_requests;
 mod spec_cache;
 mod sync;
@@ -75,8 +74,6 @@ pub use export::ScheduleExport;
 pub use list::{Condition, Filter};
 pub use operate::MAX_BACKFILL;
 pub use planned::Creation;
-#[cfg(feature = "json")]
-pub(crate) use repr::{DataRepr, written};
 pub use route::Handler;
 pub(crate) use route::{Resolved, Route, Routed, Router};
 pub use sync::{DesiredState, Difference, Step, SyncProgress};

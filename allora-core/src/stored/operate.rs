@@ -1,7 +1,7 @@
 //! Operations on a schedule: pause, resume, cancel, trigger, backfill, rerun, reset.
 
 use super::{
-    Definition, Gap, Schedules,
+    Gap, Schedules,
     errors::{end_unknown, not_ended, not_triggered},
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     },
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
-    job::is_code,
+    job::{DefinitionText, is_code},
     name::key_record,
     record::job_of,
     schedule::{Schedule as _, between},
@@ -296,7 +296,7 @@ impl Schedules {
     pub async fn reset(&self, name: &str) -> Result<JobState> {
         loop {
             let seen = self.get(name).await?;
-            let settings = Definition::settings_in(&seen.definition)?;
+            let settings = DefinitionText::read(&seen.definition)?.settings;
             let first = match seen.kind.is_empty() && is_code(&seen.definition) {
                 true => None,
                 false => {

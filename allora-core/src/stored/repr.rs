@@ -1,19 +1,15 @@
 //! The serde representation of stored schedules: the entries of a file of schedules.
 //!
 //! A schedule is an object. `name`, `kind` and `schedule` are required. The settings are those of
-//! [`Definition`], with the same names and texts. The defaults are those of
-//! [`StoredSchedule::new`].
+//! [`Definition`](super::Definition), with the same texts, and with `_` in their names where those have `-`;
+//! both are read. The defaults are those of [`StoredSchedule::new`].
 
-use super::{
-    StoredSchedule,
-    settings_parser::{Read, SETTINGS},
-};
+use super::StoredSchedule;
 use crate::{
-    job::{Delivery, Retry},
+    job::{Delivery, Retry, Settings, SettingsReader},
+    json,
     schedule::parse_instant,
-    time::Time,
 };
-use chrono::SecondsFormat;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, Visitor},
@@ -23,10 +19,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// The fields that are not settings, in the order in which they are written.
-const PARTS: [&str; 7] = ["name", "kind", "schedule", "first-run", "data", "data-text", "data-hex"];
-
-/// The field in place of `at-least-once`, which is the default.
-const AT_MOST_ONCE: &str = "at-most-once";
+const PARTS: [&str; 7] = ["name", "kind", "schedule", "zone", "at_most_once", "first_run", "data"];
 
 /// As an object:
 ///
@@ -60,40 +53,40 @@ const AT_MOST_ONCE: &str = "at-most-once";
 /// # }
 /// ```
 ///
-/// One setting differs from those of a job in code: `"at-most-once": true`, because the default is
-/// at least once. Data that is not JSON is `data-text`, or `data-hex` if it is not text. The
+/// One setting differs from those of a job in code: `"at_most_once": true`, because the default is
+/// at least once. Data that is not JSON is `{"$text": "…"}`, or `{"$hex": "…"}` if it is not text. The
 /// generation is not part of the object.
 impl Serialize for StoredSchedule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // How a change is made is no part of the schedule.
+        let Self { name, kind, text, zone, settings, first_run, data, gap: _, generation: _ } =
+            self;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("name", &self.name)?;
-        map.serialize_entry("kind", &self.kind)?;
-        map.serialize_entry("schedule", &self.text)?;
-        if let Some(zone) = &self.zone {
+        map.serialize_entry("name", name)?;
+        map.serialize_entry("kind", kind)?;
+        map.serialize_entry("schedule", text)?;
+        if let Some(zone) = zone {
             map.serialize_entry("zone", zone)?;
         }
-        match (self.settings.delivery, self.settings.retry) {
-            (Delivery::AtMostOnce, _) => map.serialize_entry(AT_MOST_ONCE, &true)?,
+        match (settings.delivery, settings.retry) {
+            (Delivery::AtMostOnce, _) => map.serialize_entry("at_most_once", &true)?,
             // The text of a definition omits this default.
             (_, Retry::NEVER) => map.serialize_entry("retry", "1 1s 1h")?,
             _ => {}
         }
-        for part in self.settings.words() {
-            let (name, value) = part.split_once(' ').unwrap_or((&part, ""));
-            match name {
-                "max-runs" => map.serialize_entry(name, &self.settings.max_runs)?,
-                _ => map.serialize_entry(name, value)?,
+        for (setting, value) in settings.words() {
+            match &*setting.replace('-', "_") {
+                "max_runs" => map.serialize_entry("max_runs", &settings.max_runs)?,
+                "tags" => map.serialize_entry("tags", &settings.tags)?,
+                setting => map.serialize_entry(setting, &value)?,
             }
         }
-        if let Some(at) = self.first_run {
-            map.serialize_entry("first-run", &written(at))?;
+        if let Some(at) = first_run {
+            map.serialize_entry("first_run", at)?;
         }
-        let data = self.data.as_ref().map_err(ser::Error::custom)?;
-        match DataRepr::of(data) {
-            DataRepr::None => {}
-            DataRepr::Json(value) => map.serialize_entry("data", &value)?,
-            DataRepr::Text(text) => map.serialize_entry("data-text", &text)?,
-            DataRepr::Hex(hex) => map.serialize_entry("data-hex", &hex)?,
+        let data = data.as_ref().map_err(ser::Error::custom)?;
+        if !data.is_empty() {
+            map.serialize_entry("data", &json::data::value(data))?;
         }
         map.end()
     }
@@ -117,23 +110,22 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StoredSchedule, A::Error> {
         let (mut name, mut kind, mut schedule) = (None, None, None);
         let mut stored = StoredSchedule::new("", "", "");
-        let mut read = Read::with(stored.settings.clone());
+        let mut read = SettingsReader::with(stored.settings.clone());
         let mut data = None;
         while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
+            match &*key.replace('_', "-") {
                 "name" => once(&mut name, "name", map.next_value::<String>()?)?,
                 "kind" => once(&mut kind, "kind", map.next_value::<String>()?)?,
                 "schedule" => once(&mut schedule, "schedule", map.next_value::<String>()?)?,
                 "first-run" => {
-                    let at = instant(&map.next_value::<String>()?).map_err(de::Error::custom)?;
-                    once(&mut stored.first_run, "first-run", at)?;
+                    let at =
+                        parse_instant(&map.next_value::<String>()?).map_err(de::Error::custom)?;
+                    once(&mut stored.first_run, "first_run", at)?;
                 }
-                "data" => once(&mut data, "data", DataRepr::Json(map.next_value()?))?,
-                "data-text" => once(&mut data, "data", DataRepr::Text(map.next_value()?))?,
-                "data-hex" => once(&mut data, "data", DataRepr::Hex(map.next_value()?))?,
-                AT_MOST_ONCE => {
+                "data" => once(&mut data, "data", map.next_value::<Data>()?)?,
+                "at-most-once" => {
                     if map.next_value::<bool>()? {
-                        read.word(AT_MOST_ONCE, "").map_err(de::Error::custom)?;
+                        read.word("at-most-once", "").map_err(de::Error::custom)?;
                     }
                 }
                 // As the text of a definition has them, or as a list.
@@ -152,13 +144,16 @@ impl<'de> Visitor<'de> for Reader {
                         read.word("tags", &tags).map_err(de::Error::custom)?;
                     }
                 }
-                setting if SETTINGS.contains(&setting) => {
+                setting if setting == "zone" || Settings::names().any(|name| name == setting) => {
                     let value: Text = map.next_value()?;
                     read.word(setting, &value.0).map_err(de::Error::custom)?;
                 }
-                other => {
-                    let known = [&PARTS[..], &[AT_MOST_ONCE], &SETTINGS[..]].concat().join(", ");
-                    let unknown = format!("unknown field `{other}`, expected one of {known}");
+                _ => {
+                    let settings = Settings::names().map(|name| name.replace('-', "_"));
+                    let known: Vec<_> =
+                        PARTS.map(str::to_owned).into_iter().chain(settings).collect();
+                    let known = known.join(", ");
+                    let unknown = format!("unknown field `{key}`, expected one of {known}");
                     return Err(de::Error::custom(unknown));
                 }
             }
@@ -167,7 +162,7 @@ impl<'de> Visitor<'de> for Reader {
         (stored.name, stored.kind) = (part(name, "name")?, part(kind, "kind")?);
         stored.text = part(schedule, "schedule")?;
         (stored.zone, stored.settings) = read.done();
-        stored.data = Ok(data.unwrap_or(DataRepr::None).bytes().map_err(de::Error::custom)?);
+        stored.data = Ok(data.map_or_else(Vec::new, |Data(bytes)| bytes));
         // Rejects a schedule that could not be added while the reader still has its position in the
         // file.
         let wrong = |error| de::Error::custom(format!("{:?}: {error}", stored.name));
@@ -184,6 +179,9 @@ fn once<T, E: de::Error>(place: &mut Option<T>, name: &'static str, value: T) ->
     }
 }
 
+#[derive(Deserialize)]
+struct Data(#[serde(with = "json::data")] Vec<u8>);
+
 /// The value of a setting: a text, or a number.
 struct Text(String);
 
@@ -198,54 +196,6 @@ impl<'de> Deserialize<'de> for Text {
             }
         }
     }
-}
-
-/// The data in the most readable form that gives the same bytes again.
-pub(crate) enum DataRepr {
-    None,
-    Json(Value),
-    Text(String),
-    Hex(String),
-}
-
-impl DataRepr {
-    pub(crate) fn of(bytes: &[u8]) -> Self {
-        if bytes.is_empty() {
-            return Self::None;
-        }
-        let same = |value: &Value| serde_json::to_vec(value).is_ok_and(|again| again == bytes);
-        match serde_json::from_slice::<Value>(bytes) {
-            Ok(value) if same(&value) => Self::Json(value),
-            _ => match str::from_utf8(bytes) {
-                Ok(text) => Self::Text(text.to_owned()),
-                Err(_) => Self::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-            },
-        }
-    }
-
-    pub(super) fn bytes(self) -> Result<Vec<u8>, String> {
-        match self {
-            Self::None => Ok(Vec::new()),
-            Self::Json(value) => serde_json::to_vec(&value).map_err(|why| why.to_string()),
-            Self::Text(text) => Ok(text.into_bytes()),
-            Self::Hex(hex) => {
-                let wrong = || "data-hex has two hexadecimal digits for each byte".to_owned();
-                if !hex.len().is_multiple_of(2) || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-                    return Err(wrong());
-                }
-                let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).map_err(|_| wrong());
-                (0..hex.len()).step_by(2).map(byte).collect()
-            }
-        }
-    }
-}
-
-pub(crate) fn written(at: Time) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
-}
-
-pub(super) fn instant(text: &str) -> Result<Time, String> {
-    parse_instant(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -276,9 +226,10 @@ mod tests {
         check_with(r#""delay": 1.5"#, "1.5 is not a setting");
         check_with(r#""delay": "1m", "delay": "2m""#, "is given twice");
         check_with(r#""name": "b""#, "duplicate field `name`");
-        check_with(r#""data": 1, "data-text": "x""#, "duplicate field `data`");
-        check_with(r#""data-hex": "0""#, "two hexadecimal digits");
-        check_with(r#""data-hex": "é""#, "two hexadecimal digits");
+        check_with(r#""data": 1, "data": "x""#, "duplicate field `data`");
+        check_with(r#""data": {"$hex": "0"}"#, "two hexadecimal digits");
+        check_with(r#""data-text": "x""#, "unknown field `data-text`");
+        check_with(r#""max_runs": 3, "first_run": "2026-01-01T00:00:00Z""#, "");
         check_with(r#""zone": "Mars/X""#, "Mars/X");
         check_with(r#""first-run": "tomorrow""#, "RFC 3339");
         check_with(r#""at-most-once": true, "at-least-once": "5s""#, "is given twice");
@@ -294,7 +245,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let second = Duration::from_secs(1);
-        let at = instant("2026-01-01T00:00:00.123Z").unwrap();
+        let at = parse_instant("2026-01-01T00:00:00.123Z").unwrap();
         let new = || StoredSchedule::new("a", "t", "0 9 * * MON");
         for stored in [
             new(),
@@ -306,9 +257,10 @@ mod tests {
             new().starting(at).ending(at).max_runs(u64::MAX).first_run(at),
             new().catch_up(CatchUp::None).mutex("tapes"),
             new().concurrency_key("tapes", 3).max_key_wait(second),
+            new().owner("sales").tag("eu").tag("gold"),
             new().catch_up(CatchUp::All { limit: 3 }),
             new().data(&serde_json::json!({ "b": [1, 2.5, null, "x"], "a": u64::MAX })),
-            new().data_bytes("{ \"b\": 1, \"a\": 2 }"),
+            new().data_bytes("{ \"b\": 1, \"b\": 2 }"),
             new().data_bytes("null"),
             new().data_bytes("plain; text\n"),
             new().data_bytes([0xff, 0x00, 0x7f]),

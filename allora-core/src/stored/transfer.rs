@@ -60,6 +60,11 @@ pub(super) fn can_move(state: &JobState) -> Result {
     if state.kind.is_empty() {
         return cannot("it is a job in code, which its nodes register by themselves");
     }
+    if state.cursor.is_some_and(|next| next.due_at < next.scheduled_at) {
+        return cannot(
+            "its next occurrence has a due_at before its scheduled_at; give a later one",
+        );
+    }
     match Definition::parse(&state.name, &state.definition) {
         Ok(_) => Ok(()),
         Err(error) => cannot(&format!("its definition cannot be read: {error}")),

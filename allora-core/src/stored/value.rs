@@ -4,7 +4,7 @@ use super::Definition;
 use crate::{
     backend::JobState,
     error::{Error, Result},
-    job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings},
+    job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, setters},
     record::MAX_DATA,
     time::{Time, whole_millis},
 };
@@ -216,11 +216,7 @@ impl StoredSchedule {
         self
     }
 
-    /// Delivers at least once, with a lease. Default: 30 s. Range: 1 s to 24 h.
-    pub fn at_least_once(mut self, lease: Duration) -> Self {
-        self.settings.delivery = Delivery::AtLeastOnce { lease };
-        self
-    }
+    setters!();
 
     /// Delivers at most once, without retries.
     pub fn at_most_once(mut self) -> Self {
@@ -229,85 +225,10 @@ impl StoredSchedule {
         self
     }
 
-    /// Sets the retry policy of failed runs.
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.settings.retry = retry;
-        self
-    }
-
-    /// Sets the policy for occurrences that were missed during an outage.
-    pub fn catch_up(mut self, policy: CatchUp) -> Self {
-        self.settings.catch_up = policy;
-        self
-    }
-
-    /// Sets the longest delay of a start. A later occurrence is not run but recorded as missed.
-    pub fn window(mut self, window: Duration) -> Self {
-        self.settings.window = Some(window);
-        self
-    }
-
-    /// Sets the policy for an at-most-once occurrence that is due while the previous run is active.
-    pub fn overlap(mut self, policy: Overlap) -> Self {
-        self.settings.overlap = policy;
-        self
-    }
-
-    /// Sets the longest duration of a run. A longer run is dropped and recorded as failed.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.settings.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets a fixed delay after the scheduled time, which is reported unchanged.
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.settings.delay = delay;
-        self
-    }
-
-    /// Sets the longest jitter: a delay between 0 and `longest`, derived from the name and the
-    /// scheduled time.
-    pub fn jitter(mut self, longest: Duration) -> Self {
-        self.settings.jitter = longest;
-        self
-    }
-
-    /// Sets the earliest scheduled time. The first occurrence is the first one at or after it, even
-    /// if that is past. Cut to milliseconds, as every scheduled time is.
-    pub fn starting(mut self, at: Time) -> Self {
-        self.settings.start = Some(whole_millis(at));
-        self
-    }
-
-    /// Sets the latest scheduled time (cut to milliseconds).
-    pub fn ending(mut self, at: Time) -> Self {
-        self.settings.end = Some(whole_millis(at));
-        self
-    }
-
-    /// Sets the largest number of occurrences that are started.
-    pub fn max_runs(mut self, runs: u64) -> Self {
-        self.settings.max_runs = Some(runs);
-        self
-    }
-
     /// Shares a limit of active runs with all jobs of this key, in code and stored, on all nodes: see
     /// [`JobSpec::concurrency_key`](crate::JobSpec::concurrency_key).
     pub fn concurrency_key(mut self, key: impl Into<Arc<str>>, limit: u32) -> Self {
         self.settings.concurrency_key = Some(ConcurrencyKey::new(key, limit));
-        self
-    }
-
-    /// Runs one at a time with all jobs of this key:
-    /// [`concurrency_key(key, 1)`](Self::concurrency_key).
-    pub fn mutex(self, key: impl Into<Arc<str>>) -> Self {
-        self.concurrency_key(key, 1)
-    }
-
-    /// Sets the longest wait for the concurrency key: see
-    /// [`JobSpec::max_key_wait`](crate::JobSpec::max_key_wait).
-    pub fn max_key_wait(mut self, wait: Duration) -> Self {
-        self.settings.max_key_wait = Some(wait);
         self
     }
 
@@ -325,15 +246,13 @@ impl StoredSchedule {
         self
     }
 
-    /// Sets all settings.
-    pub fn with_settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
-        self
-    }
-
     /// Sets the generation that a modification expects: that of the state that was read.
     pub fn read_at(mut self, generation: i64) -> Self {
         self.generation = Some(generation);
         self
+    }
+
+    fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
     }
 }

@@ -42,7 +42,7 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
     let first = [new("set/a", "@every 10s").delay(secs(1)), new("set/b", "@every 1m")];
     let declared = DesiredState::new(&first).complete("set/").grace(HOUR);
     let told = sync(&lab, declared.dry_run());
-    assert_eq!(told, ["add set/a: @every 10s; delay 1000ms", "add set/b: @every 1m"]);
+    assert_eq!(told, ["add set/a: @every 10s; delay 1s", "add set/b: @every 1m"]);
     // The node may have registered its job meanwhile.
     let added: Vec<String> = names(&lab).into_iter().filter(|name| name != "set/code").collect();
     assert_eq!(added, ["elsewhere"], "nothing was done");
@@ -59,7 +59,7 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
         told,
         [
             "add set/c: @daily",
-            "modify set/a: kind `t` becomes `u`, definition `@every 10s; delay 1000ms` becomes \
+            "modify set/a: kind `t` becomes `u`, definition `@every 10s; delay 1s` becomes \
              `@every 10s`, other data",
             "orphan set/b: paused, and deleted after 2026-01-01T01:00:35Z",
         ]
@@ -242,8 +242,8 @@ fn what_was_begun_is_begun_anew_in_the_other_store_and_counts_once() {
 
 #[test]
 fn a_line_that_is_no_export_is_refused_and_says_why() {
-    let line =
-        r#"{"name":"a","kind":"t","definition":"@daily","scheduled-at":"2026-01-02T00:00:00Z"}"#;
+    let line = r#"{"name":"a","kind":"t","definition":"@daily","next":
+        {"scheduled_at":"2026-01-02T00:00:00Z","due_at":"2026-01-02T00:00:01Z"}}"#;
     let exported: ScheduleExport = serde_json::from_str(line).unwrap();
     assert_eq!(exported.name(), "a");
     for (old, new, says) in [
@@ -251,8 +251,9 @@ fn a_line_that_is_no_export_is_refused_and_says_why() {
         ("@daily", "@v9 x", "newer build"),
         ("\"kind\":\"t\"", "\"kind\":\"\"", "job in code"),
         ("2026-01-02T00", "2026-01-02 00", "RFC 3339"),
-        ("scheduled-at", "due-at", "due-at is before scheduled-at, or scheduled-at is missing"),
-        ("scheduled-at", "next", "unknown field `next`"),
+        ("2026-01-02T00:00:01Z", "2026-01-01T00:00:01Z", "has a due_at before its scheduled_at"),
+        ("scheduled_at", "due-at", "unknown field `due-at`"),
+        ("next", "nxt", "unknown field `nxt`"),
         ("\"kind\":\"t\",", "", "missing field `kind`"),
     ] {
         let text = serde_json::from_str::<ScheduleExport>(&line.replace(old, new)).unwrap_err();

@@ -1,15 +1,149 @@
-//! The parser of the settings in a definition.
+//! The text of a definition: a schedule, then the settings that differ from the defaults, separated by
+//! semicolons. It is read and written here alone.
 
+use super::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, is_number};
 use crate::{
     error::Result,
-    job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, is_number},
-    schedule::{Field, ParseError, parse_instant, parse_period},
+    schedule::{AnySchedule, Field, ParseError, parse_instant, parse_period, period_text},
     time::Time,
 };
+use chrono::SecondsFormat;
 use std::{str::FromStr, time::Duration};
 
+/// A definition's text, taken apart.
+pub(crate) struct DefinitionText {
+    /// The schedule with its rules, and blanks in place of the settings, so that errors in it have their
+    /// true column.
+    pub(crate) schedule: String,
+    /// The separate zone.
+    pub(crate) zone: Option<String>,
+    pub(crate) settings: Settings,
+}
+
+impl DefinitionText {
+    /// Reads the settings; the schedule is left as it is.
+    pub(crate) fn read(text: &str) -> Result<Self, ParseError> {
+        if text.starts_with("@v") {
+            let word = text.split([' ', ';']).next().unwrap_or_default();
+            let newer = ParseError::new(Field::Text, 0, word, "was written by a newer build");
+            return Err(newer.remedy("update this program"));
+        }
+        let mut read = SettingsReader::default();
+        let mut schedule = text.to_owned();
+        for (at, part) in parts(text).skip(1).filter(|(_, part)| !AnySchedule::is_rule(part)) {
+            read.setting(at, part)?;
+            let begin = text[..at].rfind(';').unwrap_or(at);
+            schedule.replace_range(begin..at + part.len(), &" ".repeat(at + part.len() - begin));
+        }
+        let (zone, settings) = read.done();
+        Ok(Self { schedule, zone, settings })
+    }
+}
+
+/// The lease with which a query may claim a stored schedule with this definition; `None` if the schedule
+/// has to be planned first, or this build cannot read all of the text.
+pub(crate) fn due_lease(definition: &str) -> Option<Duration> {
+    let DefinitionText { schedule, settings, .. } = DefinitionText::read(definition).ok()?;
+    settings.check().ok()?;
+    let Delivery::AtLeastOnce { lease } = settings.delivery else { return None };
+    // A node reads a named calendar before it claims.
+    let has_named = parts(&schedule).any(|(_, part)| AnySchedule::is_named_calendar(part));
+    (!has_named && settings.concurrency_key.is_none()).then_some(lease)
+}
+
+/// The window in a definition, if it has one that this build can read.
+pub(crate) fn window_in(definition: &str) -> Option<Duration> {
+    // Most have none, and a search finds many.
+    let may_have_one = definition.contains("window");
+    may_have_one.then(|| DefinitionText::read(definition).ok())??.settings.window
+}
+
+impl Settings {
+    /// The text of a job with this schedule: the settings that differ from the defaults, in a fixed
+    /// order. The time-out is left out, because it concerns the running node only.
+    pub fn definition(&self, schedule: &str) -> String {
+        let shared = Self { timeout: None, ..self.clone() };
+        let words = shared.words().map(|(name, value)| format!("; {name} {value}"));
+        schedule.to_owned() + &words.collect::<String>()
+    }
+
+    /// The settings that differ from the defaults, in a fixed order, each as name and value.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.each().into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// The names of all settings that have a text.
+    #[cfg(feature = "json")]
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        Self::default().each().into_iter().map(|(name, _)| name)
+    }
+
+    /// All settings; the value is missing if it is the default.
+    fn each(&self) -> [(&'static str, Option<String>); 15] {
+        let Self {
+            delivery,
+            catch_up,
+            window,
+            overlap,
+            retry,
+            timeout,
+            delay,
+            jitter,
+            start,
+            end,
+            max_runs,
+            concurrency_key,
+            max_key_wait,
+            owner,
+            tags,
+            // They belong to the build, not to the text.
+            placement: _,
+            version: _,
+        } = self;
+        let lease = match delivery {
+            Delivery::AtMostOnce => None,
+            Delivery::AtLeastOnce { lease } => Some(*lease),
+        };
+        let catch_up = match catch_up {
+            CatchUp::Latest => None,
+            CatchUp::All { limit } => Some(format!("all {limit}")),
+            CatchUp::None => Some("none".to_owned()),
+        };
+        let overlap = match overlap {
+            Overlap::Allow => None,
+            Overlap::Skip => Some("skip"),
+            Overlap::Wait => Some("wait"),
+            Overlap::Replace => Some("replace"),
+        };
+        let Retry { attempts, first, longest } = *retry;
+        let waits = || format!("{attempts} {} {}", period_text(first), period_text(longest));
+        let period = |period: &Option<Duration>| period.map(period_text);
+        let positive = |delay: &Duration| (!delay.is_zero()).then(|| period_text(*delay));
+        let instant =
+            |at: &Option<Time>| at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true));
+        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+        [
+            ("at-least-once", lease.map(period_text)),
+            ("catch-up", catch_up),
+            ("window", period(window)),
+            ("overlap", overlap.map(str::to_owned)),
+            ("retry", (*retry != Retry::NEVER).then(waits)),
+            ("delay", positive(delay)),
+            ("jitter", positive(jitter)),
+            ("start", instant(start)),
+            ("end", instant(end)),
+            ("max-runs", max_runs.map(|runs| runs.to_string())),
+            ("concurrency-key", concurrency_key.as_ref().map(ToString::to_string)),
+            ("max-key-wait", period(max_key_wait)),
+            ("owner", owner.clone()),
+            ("tags", (!tags.is_empty()).then(|| tags.join(","))),
+            ("timeout", period(timeout)),
+        ]
+    }
+}
+
 /// The parts between semicolons, without surrounding blanks, each with its byte position.
-pub(super) fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let start = text.as_ptr() as usize;
     text.split(';').map(move |part| {
         let part = part.trim_matches(' ');
@@ -17,53 +151,32 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The names of the settings.
-#[cfg(feature = "json")]
-pub(super) const SETTINGS: [&str; 16] = [
-    "zone",
-    "at-least-once",
-    "catch-up",
-    "window",
-    "overlap",
-    "retry",
-    "timeout",
-    "delay",
-    "jitter",
-    "start",
-    "end",
-    "max-runs",
-    "concurrency-key",
-    "max-key-wait",
-    "owner",
-    "tags",
-];
-
 /// The settings read so far.
 #[derive(Default)]
-pub(super) struct Read {
+pub(crate) struct SettingsReader {
     zone: Option<String>,
     settings: Settings,
     seen: Vec<String>,
 }
 
 /// The words of one setting.
-struct SettingsParser<'a> {
+struct Words<'a> {
     part: &'a str,
     words: Vec<(usize, &'a str)>,
     at: usize,
     next: usize,
 }
 
-impl Read {
+impl SettingsReader {
     /// Starts with these settings.
     #[cfg(feature = "json")]
-    pub(super) fn with(settings: Settings) -> Self {
+    pub(crate) fn with(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
 
     /// Reads one setting that is given separately.
     #[cfg(feature = "json")]
-    pub(super) fn word(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub(crate) fn word(&mut self, name: &str, value: &str) -> Result<(), String> {
         if name == "at-most-once" {
             // The other name for the same setting.
             if self.seen.iter().any(|seen| seen == "at-least-once") {
@@ -81,12 +194,12 @@ impl Read {
     }
 
     /// The zone and the other settings.
-    pub(super) fn done(self) -> (Option<String>, Settings) {
+    pub(crate) fn done(self) -> (Option<String>, Settings) {
         (self.zone, self.settings)
     }
 
-    pub(super) fn setting(&mut self, at: usize, part: &str) -> Result<(), ParseError> {
-        let mut words = SettingsParser { part, words: split(at, part).collect(), at, next: 0 };
+    fn setting(&mut self, at: usize, part: &str) -> Result<(), ParseError> {
+        let mut words = Words { part, words: split(at, part).collect(), at, next: 0 };
         let Some((name_at, name)) = words.take() else {
             return Err(wrong(at, "", "is nothing between two semicolons").remedy("remove one"));
         };
@@ -217,7 +330,7 @@ impl FromStr for ConcurrencyKey {
     }
 }
 
-impl<'a> SettingsParser<'a> {
+impl<'a> Words<'a> {
     fn take(&mut self) -> Option<(usize, &'a str)> {
         let word = self.words.get(self.next).copied();
         self.next += 1;
