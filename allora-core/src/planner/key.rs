@@ -5,7 +5,7 @@
 
 use crate::{
     backend::{Action, ClaimKey, Lease, Operation, Reply},
-    health::KeyWait,
+    condition::Condition,
     time::Time,
 };
 use std::{sync::Arc, time::Duration};
@@ -23,10 +23,11 @@ pub(crate) struct SlotKey {
     /// The store's time when it refused the last claim because that came too late.
     pub(super) refused_at: Option<Time>,
     /// Its record cannot be read, which was reported.
-    pub(super) is_unreadable: bool,
+    pub(super) unreadable: Option<Condition>,
     /// The limit of another job of the key that was reported.
     pub(super) other_limit: Option<u64>,
-    pub(super) wait: Option<Arc<KeyWait>>,
+    /// It is busy, which was reported.
+    pub(super) wait: Option<Condition>,
 }
 
 /// The progress of a slot's claim of its key.

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     backend::{JobState, Lease, NotRunReason, Reply},
+    condition::{Condition, KeyHolder},
     event::Event,
-    health::{KeyHolder, KeyWait},
     job::Delivery,
     name::key_record,
     record::{is_left, job_of, on},
@@ -78,17 +78,6 @@ impl Slot {
 }
 
 impl Planner {
-    /// The waits for keys, if one of them has changed since the last call.
-    pub(crate) fn key_waits(&mut self) -> Option<Vec<Arc<KeyWait>>> {
-        if !std::mem::take(&mut self.key_changed) {
-            return None;
-        }
-        let waits = self.keyed.iter().filter_map(|id| self.slots.get(*id)?.key()?.wait.clone());
-        let mut waits: Vec<_> = waits.collect();
-        waits.sort_by(|one, other| one.job.cmp(&other.job));
-        Some(waits)
-    }
-
     /// The key's part in a decision about a job whose head is due since `due_at`.
     pub(super) fn key_step(
         &mut self,
@@ -102,7 +91,7 @@ impl Planner {
         let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
         let setting = slot.spec.settings.concurrency_key.clone();
         let (Some(setting), Some(due_at)) = (setting, due_at) else {
-            self.release_key(id, now, events);
+            self.release_key(id, events);
             return KeyStep::Go;
         };
         let is_claim = matches!(decision, Decision::Claim { .. });
@@ -144,7 +133,7 @@ impl Planner {
                     key.state = KeyState::Asked;
                     return KeyStep::Ask(Box::new(key.claim.clone()));
                 }
-                _ => self.release_key(id, now, events),
+                _ => self.release_key(id, events),
             }
         }
         let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
@@ -177,8 +166,8 @@ impl Planner {
         };
         let asked = Box::new(claim.clone());
         let (state, other_limit, wait) = (KeyState::Asked, None, None);
-        let (was_lost, refused_at, is_unreadable) = (false, None, false);
-        let key = SlotKey { claim, state, was_lost, refused_at, is_unreadable, other_limit, wait };
+        let (was_lost, refused_at, unreadable) = (false, None, None);
+        let key = SlotKey { claim, state, was_lost, refused_at, unreadable, other_limit, wait };
         slot.rare.get_or_insert_default().key = Some(Box::new(key));
         self.keyed.insert(id);
         KeyStep::Ask(asked)
@@ -222,17 +211,15 @@ impl Planner {
             }
             return;
         };
-        self.key_changed = true;
         key.was_lost = false;
         if let Reply::State(state) = &reply
             && let Some(reason) = &state.unreadable
         {
-            if !std::mem::replace(&mut key.is_unreadable, true) {
-                let name = claim.job.clone();
-                let key = &claim.key;
-                let reason =
-                    format!("the record of its concurrency key {key:?} cannot be read: {reason}");
-                events.push(Event::JobUnreadable { name, reason });
+            let (job, of, reason) = (claim.job.clone(), claim.key.clone(), reason.clone());
+            let unreadable = Condition::KeyUnreadable { job, key: of, reason };
+            if key.unreadable.as_ref() != Some(&unreadable) {
+                events.push(Event::Began(unreadable.clone()));
+                key.unreadable = Some(unreadable);
             }
             key.state = KeyState::Busy { ask_at: saturating_add(now, poll.min(ASK_AGAIN)) };
             return self.look_again(id);
@@ -299,17 +286,13 @@ impl Planner {
             key.state = KeyState::Busy { ask_at: saturating_add(now, 5 * READ_AGAIN) };
             return self.read_at(id, saturating_add(now, READ_AGAIN));
         }
-        let is_new = key.wait.is_none();
-        let wait = Arc::new(KeyWait {
-            job: claim.job.to_string(),
-            key: claim.key.to_string(),
-            limit: claim.limit,
-            since: waits_since,
-            holders,
-        });
-        key.wait = Some(wait.clone());
-        if is_new {
-            events.push(Event::KeyBusy { name: claim.job.clone(), wait });
+        let (job, of) = (claim.job.clone(), claim.key.clone());
+        let (limit, since) = (claim.limit, waits_since);
+        let wait = Condition::KeyBusy { job, key: of, limit, since, holders };
+        if key.wait.as_ref() != Some(&wait) {
+            // It is new, or its holders are.
+            events.push(Event::Began(wait.clone()));
+            key.wait = Some(wait);
         }
         key.state = KeyState::Busy { ask_at: saturating_add(now, poll.min(ASK_AGAIN)) };
         self.look_again(id);
@@ -385,12 +368,7 @@ impl Planner {
     }
 
     /// Hands a slot's key over to the run of the occurrence that was claimed with it.
-    pub(super) fn hand_over_key(
-        &mut self,
-        id: SlotId,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) -> Option<HeldKey> {
+    pub(super) fn hand_over_key(&mut self, id: SlotId, events: &mut Vec<Event>) -> Option<HeldKey> {
         let slot = self.slots.get_mut(id)?;
         let SlotKey { claim, state: KeyState::Granted { fence, until }, wait, .. } =
             *slot.take_key()?
@@ -398,16 +376,14 @@ impl Planner {
             return None;
         };
         self.keyed.remove(&id);
-        self.key_changed = true;
-        end_wait(&claim, wait, now, events);
+        events.extend(wait.map(Event::Ended));
         Some(HeldKey { key: claim.key, record: claim.record, fence, until })
     }
 
     /// Ends a slot's interest in its key, and releases it if it is or may be held.
-    pub(super) fn release_key(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) {
+    pub(super) fn release_key(&mut self, id: SlotId, events: &mut Vec<Event>) {
         let Some(mut key) = self.slots.get_mut(id).and_then(Slot::take_key) else { return };
         self.keyed.remove(&id);
-        self.key_changed = true;
         end_unreadable(&mut key, events);
         let is_same = |id: &SlotId| {
             let other = self.slots.get(*id).and_then(Slot::key);
@@ -417,7 +393,7 @@ impl Planner {
             self.left_keys.note(&key.claim, None, events);
         }
         let SlotKey { claim, state, wait, .. } = *key;
-        end_wait(&claim, wait, now, events);
+        events.extend(wait.map(Event::Ended));
         match state {
             KeyState::Granted { fence, .. } => self.push_release(claim, Some(fence)),
             KeyState::Asked => self.push_release(claim, None),
@@ -425,11 +401,11 @@ impl Planner {
         }
     }
 
-    /// As [`release_key`](Self::release_key), where no time and no events are at hand. The next tick
+    /// As [`release_key`](Self::release_key), where no events are at hand. The next tick
     /// reports the end of the wait.
     pub(super) fn forget_key(&mut self, id: SlotId) {
-        let (now, mut ended) = (self.now, std::mem::take(&mut self.ended_waits));
-        self.release_key(id, now, &mut ended);
+        let mut ended = std::mem::take(&mut self.ended_waits);
+        self.release_key(id, &mut ended);
         self.ended_waits = ended;
     }
 
@@ -482,16 +458,7 @@ impl Planner {
 
 /// Reports that the record of a key can be read again, or is not needed any more.
 fn end_unreadable(key: &mut SlotKey, events: &mut Vec<Event>) {
-    if std::mem::take(&mut key.is_unreadable) {
-        events.push(Event::JobResumed { name: key.claim.job.clone() });
-    }
-}
-
-fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, events: &mut Vec<Event>) {
-    if let Some(wait) = wait {
-        let waited = since(now, wait.since);
-        events.push(Event::KeyFree { name: claim.job.clone(), key: claim.key.clone(), waited });
-    }
+    events.extend(key.unreadable.take().map(Event::Ended));
 }
 
 /// Sorts the claims of keys among these requests by their places in the queues. Others stay in

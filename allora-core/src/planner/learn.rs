@@ -133,9 +133,7 @@ impl Planner {
     fn report_ahead(&mut self, id: SlotId, until: Time, events: &mut Vec<Event>) {
         let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_stored()) else { return };
         if !matches!(slot.reported(), Some(Off::Ahead(_))) {
-            let off = Off::Ahead(until);
-            events.extend(off.event(slot.name.clone()));
-            slot.rare.get_or_insert_default().reported = Some(off);
+            slot.report(Some(Off::Ahead(until)), events);
             self.ahead.waits(id, until);
         }
     }

@@ -79,8 +79,6 @@ pub(crate) struct Planner {
     pub(super) ended_waits: Vec<Event>,
     /// The handlers with a limit of their own.
     pub(super) limited: Vec<Limited>,
-    /// A wait for a key has changed since it was published.
-    pub(super) key_changed: bool,
     /// The time of the last tick or reply.
     pub(super) now: Time,
     /// The number of the last tick or search.
@@ -215,7 +213,6 @@ impl Planner {
             releases: Vec::new(),
             ended_waits: Vec::new(),
             limited: Vec::new(),
-            key_changed: false,
             now: NOW,
             tick: 0,
             stored: WorkingSet::default(),
@@ -456,15 +453,12 @@ impl Planner {
     pub(super) fn turn_off(&mut self, id: SlotId, off: Off, now: Time, events: &mut Vec<Event>) {
         let recheck_at = self.off_until(id, &off, now);
         let Some(slot) = self.slots.get_mut(id) else { return };
-        if slot.reported() != Some(&off) {
-            events.extend(off.event(slot.name.clone()));
-            slot.rare.get_or_insert_default().reported = Some(off.clone());
-        }
+        slot.report(Some(off.clone()), events);
         if off == Off::Deleted {
             slot.note_cursor(None);
         }
         slot.phase = Phase::Off(off);
-        self.release_key(id, now, events);
+        self.release_key(id, events);
         self.wake(id, Some(recheck_at));
     }
 
@@ -482,10 +476,8 @@ impl Planner {
     /// Reports that a job runs again that was off.
     pub(super) fn turn_on(&mut self, id: SlotId, events: &mut Vec<Event>) {
         self.ahead.resumes(id);
-        if let Some(slot) = self.slots.get_mut(id)
-            && slot.rare.as_mut().and_then(|rare| rare.reported.take()).is_some()
-        {
-            events.push(Event::JobResumed { name: slot.name.clone() });
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.report(None, events);
         }
     }
 }

@@ -117,7 +117,7 @@ impl Planner {
             return None;
         }
         if request.is_claim() && !matches!(reply, Reply::Claimed(_)) {
-            self.release_key(id, now, events);
+            self.release_key(id, events);
         }
         if let RequestAction::Claim(pending) = &request.action {
             self.own_claim_ended(pending.own_instant, Some(came_at));
@@ -362,7 +362,7 @@ impl Planner {
                 RequestAction::Claim(pending) => {
                     let scheduled_at = pending.claim.start.scheduled_at;
                     events.push(Event::ClaimAbandoned { name, scheduled_at });
-                    self.release_key(id, now, events);
+                    self.release_key(id, events);
                     self.mark_dirty(id);
                 }
                 RequestAction::Register { .. } | RequestAction::Redefine { .. } => {
@@ -388,7 +388,7 @@ impl Planner {
     ) -> Option<Start> {
         let PendingClaim { claim, then, late, started, .. } = pending;
         let (mut then, late) = (*then, *late);
-        let key = self.hand_over_key(id, now, events);
+        let key = self.hand_over_key(id, events);
         let slot = self.slots.get_mut(id)?;
         let (name, spec) = (slot.name.clone(), slot.spec.clone());
         slot.fence = Some(claimed.fence);

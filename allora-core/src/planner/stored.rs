@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     backend::{Cursor, JobState, Reply},
+    condition::Condition,
     event::Event,
     job::JobSpec,
     registry::Ranking,
@@ -105,8 +106,9 @@ impl Planner {
     pub(super) fn routed(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
         let route = self.stored.route.as_ref()?;
         let name: Arc<str> = state.name.as_str().into();
-        let event = match &state.unreadable {
-            Some(reason) => Event::JobUnreadable { name: name.clone(), reason: reason.clone() },
+        let job = name.clone();
+        let condition = match &state.unreadable {
+            Some(reason) => Condition::RecordUnreadable { job, reason: reason.clone() },
             None => match route(state) {
                 Routed::Here(spec) => {
                     self.stored.broken.is_mended(&name, events);
@@ -117,12 +119,10 @@ impl Planner {
                     self.stored.broken.waits(name);
                     return None;
                 }
-                Routed::Broken(reason) => Event::JobInvalid { name: name.clone(), reason },
+                Routed::Broken(reason) => Condition::JobInvalid { job, reason },
             },
         };
-        if self.stored.broken.found(name, state.generation) {
-            events.push(event);
-        }
+        self.stored.broken.found(name, state.generation, condition, events);
         None
     }
 
@@ -131,10 +131,9 @@ impl Planner {
         self.stored.broken.begin_sweep();
     }
 
-    /// A search for everything due, which may have had several pages, has found the last of it. Returns
-    /// the number of stored schedules among it that this node cannot run.
-    pub(crate) fn end_sweep(&mut self, events: &mut Vec<Event>) -> usize {
-        self.stored.broken.end_sweep(events)
+    /// A search for everything due, which may have had several pages, has found the last of it.
+    pub(crate) fn end_sweep(&mut self, events: &mut Vec<Event>) {
+        self.stored.broken.end_sweep(events);
     }
 
     /// A calendar that this node has read is new, changed or gone: the code for each stored schedule is

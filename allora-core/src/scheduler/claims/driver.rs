@@ -2,6 +2,7 @@
 
 use crate::{
     backend::{Applied, Backend, Batch, Operation, Reply, TimeSource},
+    condition::Condition,
     error::{Error, Result},
     event::Event,
     job::{JobSpec, Placement},
@@ -99,13 +100,13 @@ impl Driver {
 
     fn add(&mut self, name: Arc<str>, spec: JobSpec) {
         if let Err(error) = self.planner.add(NewJob::new(name.clone(), spec)) {
-            let reason = error.chain();
-            self.node.emit([Event::JobInvalid { name, reason }]);
+            self.node.begin_condition(Condition::JobInvalid { job: name, reason: error.chain() });
         }
     }
 
     fn remove(&mut self, name: &str) {
         self.planner.remove(name);
+        self.node.end_conditions_of(name);
         if self.placement == Placement::EveryNode {
             self.node.local.remove(name);
         }
@@ -140,7 +141,6 @@ impl Driver {
             self.publish(&name);
         }
         self.node.emit(events);
-        self.publish_keys();
         (tick, now)
     }
 
@@ -202,7 +202,6 @@ impl Driver {
         self.planner.on_failed_replies(failed, whole_millis(now), &mut events);
         self.node.emit(events);
         self.publish_unresolved();
-        self.publish_keys();
         self.node.start(starts, sent, now);
         cancelled.iter().for_each(|name| self.node.extend_now(name));
         failure.map_or(Ok(()), Err)
@@ -241,23 +240,10 @@ impl Driver {
         }
     }
 
-    /// Publishes the waits for concurrency keys.
-    fn publish_keys(&mut self) {
-        if let Some(waits) = self.planner.key_waits() {
-            let mut conditions = self.node.board.conditions();
-            conditions.key_waits[self.placement] = waits;
-            let both = [Placement::OneNode, Placement::EveryNode];
-            let all: Vec<_> =
-                both.iter().flat_map(|one| conditions.key_waits[*one].clone()).collect();
-            drop(conditions);
-            self.node.metrics.key_waits(&all);
-        }
-    }
-
     /// Publishes the number of claims whose replies were lost. Those of every-node jobs never are.
     fn publish_unresolved(&self) {
         if self.placement == Placement::OneNode {
-            self.node.board.conditions().unresolved = self.planner.unresolved();
+            self.node.board.seen().unresolved = self.planner.unresolved();
         }
     }
 
