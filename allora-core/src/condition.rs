@@ -78,7 +78,7 @@ macro_rules! conditions {
                 }
             }
 
-            /// What to do about it.
+            /// The remedy: what to do about it.
             pub fn remedy(&self) -> &'static str {
                 match self {
                     $(Self::$name { .. } => $remedy),*
@@ -118,7 +118,7 @@ macro_rules! conditions {
                 }
             }
 
-            /// What is so when it is over.
+            /// The sentence for its end.
             pub(crate) fn over(&self) -> String {
                 match self {
                     $(Self::$name { $($field),* } => {
@@ -130,7 +130,7 @@ macro_rules! conditions {
             }
         }
 
-        /// What is so, with the evidence, as one sentence without an end.
+        /// One sentence without an end: what is so, with the evidence.
         impl fmt::Display for Condition {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {

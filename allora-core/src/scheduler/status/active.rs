@@ -191,7 +191,7 @@ impl Active {
     }
 }
 
-/// What the condition is about; empty if a node has one of its sort.
+/// The name that the condition is about; empty if a node has one of its sort.
 fn name(condition: &Condition) -> &str {
     condition.about().map_or("", |(_, name)| name)
 }

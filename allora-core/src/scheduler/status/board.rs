@@ -50,7 +50,7 @@ struct LastRuns {
     last_success: Option<Time>,
 }
 
-/// What the parts of the node have seen that is about no single job.
+/// The present state of the node, as far as it is about no single job.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct Seen {
     pub(in crate::scheduler) active: Active,
