@@ -8,7 +8,7 @@
 
 use allora::{
     BoxError, Memory, Next, Pattern, Result, Retry, Run, Scheduler, Schedules, StoredSchedule,
-    stored::{Condition, Filter},
+    stored::{Filter, ScheduleState},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -88,7 +88,7 @@ async fn main() -> Result<(), BoxError> {
     let scheduler = worker(store, &office)?;
     let handle = scheduler.handle();
     let operator = async {
-        let dead = Filter::default().condition(Condition::Dead);
+        let dead = Filter::default().state(ScheduleState::Dead);
         let is_done = async || -> Result<bool> {
             let letters = schedules.list(dead, None, 100).await?.len();
             Ok(letters == 2 && office.sent.load(Relaxed) == 1)
@@ -123,7 +123,7 @@ async fn main() -> Result<(), BoxError> {
         waiting.name,
         waiting.kind
     );
-    let dead = schedules.list(Filter::default().condition(Condition::Dead), None, 100).await?;
+    let dead = schedules.list(Filter::default().state(ScheduleState::Dead), None, 100).await?;
     assert!(dead.is_empty() && waiting.counters.started == 0);
     assert_eq!(office.sent.load(Relaxed), 1);
     Ok(())

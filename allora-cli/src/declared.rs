@@ -73,7 +73,8 @@ impl Declared {
             node.problems.iter().map(|problem| format!("{}: {problem}", node.node)).collect()
         };
         let problems = self.live.iter().flat_map(of_node);
-        problems.chain(NodeInfo::disagreements(&self.live)).collect()
+        let differ = NodeInfo::disagreements(&self.live).into_iter();
+        problems.chain(differ.map(|what| format!("nodes-differ: {what}"))).collect()
     }
 
     /// True if it is the record of a line or job that no live node has any more. A one-off job that

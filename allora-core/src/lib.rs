@@ -3,6 +3,7 @@
 
 pub mod backend;
 mod backoff;
+mod condition;
 mod error;
 mod event;
 mod health;
@@ -35,12 +36,11 @@ pub use async_trait::async_trait;
 pub use backend::{Backend, Occurrence};
 /// The crate of [`Time`]: its types are in the API.
 pub use chrono;
+pub use condition::{ActiveCondition, Condition, Evidence, FailingPart, KeyHolder, StorePart};
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
 pub use health::{
-    CapacityStatus, DataMismatch, FailingPart, Health, InvalidSchedules, JobProblem, JobStatus,
-    KeyHolder, KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place,
-    ProblemReason, StorePart, StoreStatus, UnhandledKind,
+    CapacityStatus, Health, JobStatus, KindCapacity, NodesStatus, Notifications, Place, StoreStatus,
 };
 #[doc(hidden)]
 pub use job::Returns;

@@ -170,7 +170,7 @@ impl Run {
     /// occurrence is released, and the node leaves the schedule to other nodes for two
     /// [poll intervals](crate::Builder::poll_interval). If it comes back, the run has failed, and is tried
     /// again by its retry policy, with the same head start for the other nodes. The node reports
-    /// [`DataMismatch`](crate::Event::DataMismatch). Without effect on a job in code.
+    /// [`DataMismatch`](crate::Condition::DataMismatch). Without effect on a job in code.
     pub fn data_does_not_fit(&self, error: impl fmt::Display) {
         let node = self.inner.heartbeat.upgrade();
         // At most once, too: a run that did nothing may be released.

@@ -9,12 +9,9 @@ use crate::{
         HistoryCursor, HistoryEntry, JobState, Lease, NotRunReason, OnExpiry, Outcome, Sharing,
         Waiter,
     },
+    condition::{ActiveCondition, Evidence, FailingPart, KeyHolder},
     event::millis,
-    health::{
-        CapacityStatus, DataMismatch, FailingPart, Health, InvalidSchedules, JobProblem, JobStatus,
-        KeyHolder, KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place,
-        StoreStatus, UnhandledKind,
-    },
+    health::{CapacityStatus, Health, JobStatus, KindCapacity, NodesStatus, Place, StoreStatus},
     json::data,
     pattern::Pattern,
     registry::NodeInfo,
@@ -170,67 +167,59 @@ object!(Health as health {
     node,
     at,
     is_stopping => { is_healthy: health.is_healthy(), is_stopping: is_stopping },
+    conditions,
     store,
-    notifications,
+    notifications => { notifications: notifications.word() },
     clock_offset_ms,
     capacity,
     kind_capacity,
     unresolved_claims,
     jobs,
     paused,
-    problems,
-    key_waits,
-    unhandled_kinds,
-    data_mismatches,
-    invalid_schedules,
     nodes,
-    unmatched_labels,
-    conditions,
-    disagreements,
-    orphans,
 });
 
-object!(InvalidSchedules { count, example, since });
-object!(KindCapacity { kinds, limit, used });
-object!(NodesStatus { live, idle, dead });
-object!(OrphansStatus { count, examples });
-object!(StoreStatus {
-    last_reply,
-    age => { age_ms: age.map(millis) },
-    failing,
-    durability_warning,
+object!(ActiveCondition as active {
+    condition => { code: condition.code() },
+    since => {
+        since: since,
+        stops_jobs: active.condition.stops_jobs(),
+        text: active.condition.to_string(),
+        evidence: Entries(active.condition.evidence()),
+        remedy: active.condition.remedy(),
+    },
 });
-object!(FailingPart { part => { part: part.word() }, is_rejected, since, error });
-object!(CapacityStatus { limit, used, reserved, full_since });
-object!(JobProblem as problem {
-    name,
-    reason => { reason: reason.word() },
-    detail,
-    since,
-    until => { until: until, remedy: problem.remedy() },
-});
-object!(KeyWait { job, key, limit, since, holders });
-object!(KeyHolder { job, node, since });
-object!(UnhandledKind { kind, example, since, waiting });
-object!(DataMismatch { kind, example, error, builds, since });
-object!(JobStatus { name, kind, next, is_paused, running, last, last_success });
-object!(Place { node, is_here, scheduled_at, since });
 
-impl Serialize for Notifications {
+/// The evidence of a condition as an object.
+struct Entries<'a>(Vec<(&'static str, Evidence<'a>)>);
+
+impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (state, failure) = match self {
-            Notifications::Unsupported => ("unsupported", None),
-            Notifications::Connecting => ("connecting", None),
-            Notifications::On => ("on", None),
-            Notifications::Off { since, error } => ("off", Some((since, error))),
-        };
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("state", state)?;
-        map.serialize_entry("since", &failure.map(|(since, _)| since))?;
-        map.serialize_entry("error", &failure.map(|(_, error)| error))?;
-        map.end()
+        serializer.collect_map(self.0.iter().copied())
     }
 }
+
+impl Serialize for Evidence<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Evidence::Text(text) => text.serialize(serializer),
+            Evidence::Number(number) => number.serialize(serializer),
+            Evidence::Time(at) => at.serialize(serializer),
+            Evidence::Names(names) => names.serialize(serializer),
+            Evidence::Parts(parts) => parts.serialize(serializer),
+            Evidence::Holders(holders) => holders.serialize(serializer),
+        }
+    }
+}
+
+object!(KindCapacity { kinds, limit, used });
+object!(NodesStatus { live, idle, dead });
+object!(StoreStatus { last_reply, age => { age_ms: age.map(millis) } });
+object!(FailingPart { part => { part: part.word() }, since, error });
+object!(CapacityStatus { limit, used, reserved });
+object!(KeyHolder { job, node, since });
+object!(JobStatus { name, kind, next, is_paused, running, last, last_success });
+object!(Place { node, is_here, scheduled_at, since });
 
 #[cfg(test)]
 mod schema;
@@ -370,70 +359,45 @@ mod tests {
             node: "n1".to_owned(),
             at: at(90_000),
             is_stopping: false,
+            conditions: vec![
+                ActiveCondition {
+                    condition: Condition::StoreDown {
+                        parts: vec![FailingPart {
+                            part: StorePart::Claims,
+                            since: at(88_000),
+                            error: "no reply".to_owned(),
+                        }],
+                    },
+                    since: at(88_000),
+                },
+                ActiveCondition {
+                    condition: Condition::KeyBusy {
+                        job: "c".into(),
+                        key: "k".into(),
+                        limit: 2,
+                        since: at(0),
+                        holders: vec![KeyHolder {
+                            job: "d".to_owned(),
+                            node: "n2".to_owned(),
+                            since: at(1_000),
+                        }],
+                    },
+                    since: at(0),
+                },
+            ],
             store: StoreStatus {
                 last_reply: Some(at(87_500)),
                 age: Some(Duration::from_millis(2_500)),
-                failing: vec![FailingPart {
-                    part: StorePart::Claims,
-                    is_rejected: false,
-                    since: at(88_000),
-                    error: "no reply".to_owned(),
-                }],
-                durability_warning: None,
             },
-            notifications: Notifications::Off { since: at(5), error: "barred".to_owned() },
+            notifications: Notifications::Connecting,
             clock_offset_ms: Some(-12),
-            capacity: CapacityStatus { limit: 10, used: 3, reserved: 1, full_since: None },
+            capacity: CapacityStatus { limit: 10, used: 3, reserved: 1 },
             kind_capacity: vec![KindCapacity { kinds: "mail.*".to_owned(), limit: 2, used: 1 }],
             unresolved_claims: 1,
             jobs: 4,
             paused: 2,
-            problems: vec![JobProblem {
-                name: "a".to_owned(),
-                reason: ProblemReason::ClockWasAhead,
-                detail: String::new(),
-                since: at(0),
-                until: Some(at(31_536_000_000)),
-            }],
-            key_waits: vec![KeyWait {
-                job: "c".to_owned(),
-                key: "k".to_owned(),
-                limit: 2,
-                since: at(0),
-                holders: vec![KeyHolder {
-                    job: "d".to_owned(),
-                    node: "n2".to_owned(),
-                    since: at(1_000),
-                }],
-            }],
-            unhandled_kinds: vec![UnhandledKind {
-                kind: "sms".to_owned(),
-                example: "b".to_owned(),
-                since: at(1_000),
-                waiting: 3,
-            }],
-            data_mismatches: vec![DataMismatch {
-                kind: "mail".to_owned(),
-                example: "e".to_owned(),
-                error: "missing field `to`".to_owned(),
-                builds: "v1 here; v2 elsewhere".to_owned(),
-                since: at(1_000),
-            }],
-            invalid_schedules: Some(InvalidSchedules {
-                count: 11_500,
-                example: "e".to_owned(),
-                since: at(1_000),
-            }),
             nodes: NodesStatus { live: 2, idle: 1, dead: vec!["n2".to_owned()] },
-            unmatched_labels: vec!["gpu".to_owned()],
-            orphans: OrphansStatus { count: 9, examples: vec!["old".to_owned()] },
-            conditions: vec!["jobs:3: minute 61".to_owned()],
-            disagreements: vec!["n2 has another zone".to_owned()],
-        }
-    }
-
-    #[test]
-    fn health_has_its_conditions_as_objects() {
+        };
         check(
             health(),
             json!({
@@ -441,56 +405,48 @@ mod tests {
                 "at": "2026-01-01T00:01:30Z",
                 "is_healthy": false,
                 "is_stopping": false,
-                "store": {
-                    "last_reply": "2026-01-01T00:01:27.500Z",
-                    "age_ms": 2_500,
-                    "failing": [{
-                        "part": "claims",
-                        "is_rejected": false,
+                "conditions": [
+                    {
+                        "code": "store-down",
                         "since": "2026-01-01T00:01:28Z",
-                        "error": "no reply",
-                    }],
-                    "durability_warning": null,
-                },
-                "notifications": {
-                    "state": "off", "since": "2026-01-01T00:00:00.005Z", "error": "barred",
-                },
+                        "stops_jobs": true,
+                        "text": "requests to the store fail; trying again: claims: no reply",
+                        "evidence": {
+                            "parts": [{
+                                "part": "claims",
+                                "since": "2026-01-01T00:01:28Z",
+                                "error": "no reply",
+                            }],
+                        },
+                        "remedy": "look at the store and the network; the node tries again by itself",
+                    },
+                    {
+                        "code": "key-busy",
+                        "since": "2026-01-01T00:00:00Z",
+                        "stops_jobs": false,
+                        "text": "job \"c\" waits for the concurrency key \"k\", held by d on n2",
+                        "evidence": {
+                            "job": "c",
+                            "key": "k",
+                            "limit": 2,
+                            "since": "2026-01-01T00:00:00Z",
+                            "holders": [{
+                                "job": "d", "node": "n2", "since": "2026-01-01T00:00:01Z",
+                            }],
+                        },
+                        "remedy": "wait, end the run of a holder with `allora cancel JOB`, or set a \
+                                   larger limit",
+                    },
+                ],
+                "store": { "last_reply": "2026-01-01T00:01:27.500Z", "age_ms": 2_500 },
+                "notifications": "connecting",
                 "clock_offset_ms": -12,
-                "capacity": { "limit": 10, "used": 3, "reserved": 1, "full_since": null },
+                "capacity": { "limit": 10, "used": 3, "reserved": 1 },
                 "kind_capacity": [{ "kinds": "mail.*", "limit": 2, "used": 1 }],
                 "unresolved_claims": 1,
                 "jobs": 4,
                 "paused": 2,
-                "problems": [{
-                    "name": "a",
-                    "reason": "clock was ahead",
-                    "detail": "",
-                    "since": "2026-01-01T00:00:00Z",
-                    "until": "2027-01-01T00:00:00Z",
-                    "remedy": "resume the job with `allora reset JOB`",
-                }],
-                "key_waits": [{
-                    "job": "c", "key": "k", "limit": 2, "since": "2026-01-01T00:00:00Z",
-                    "holders": [{
-                        "job": "d", "node": "n2", "since": "2026-01-01T00:00:01Z",
-                    }],
-                }],
-                "unhandled_kinds": [{
-                    "kind": "sms", "example": "b", "since": "2026-01-01T00:00:01Z",
-                    "waiting": 3,
-                }],
-                "data_mismatches": [{
-                    "kind": "mail", "example": "e", "error": "missing field `to`",
-                    "builds": "v1 here; v2 elsewhere", "since": "2026-01-01T00:00:01Z",
-                }],
-                "invalid_schedules": {
-                    "count": 11_500, "example": "e", "since": "2026-01-01T00:00:01Z",
-                },
                 "nodes": { "live": 2, "idle": 1, "dead": ["n2"] },
-                "unmatched_labels": ["gpu"],
-                "conditions": ["jobs:3: minute 61"],
-                "disagreements": ["n2 has another zone"],
-                "orphans": { "count": 9, "examples": ["old"] },
             }),
         );
     }

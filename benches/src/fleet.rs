@@ -7,7 +7,7 @@
 use crate::{node::KIND, profile, report::at as quantile};
 use allora_core::{
     Backend, CatchUp, Run, Scheduler, Time, at, cron, every, job,
-    stored::{Condition, Filter, Schedules, StoredSchedule},
+    stored::{Filter, ScheduleState, Schedules, StoredSchedule},
     time::whole_millis,
 };
 use chrono::TimeDelta;
@@ -178,7 +178,7 @@ pub async fn at_once<B: Backend>(prepares: B, store: B, count: u64) -> f64 {
     let took = during(vec![worker], measured).await;
     assert_eq!(runs.load(Ordering::Relaxed), count, "not every schedule was run once");
     let all = usize::try_from(count).unwrap() + 1;
-    let filter = Filter::default().kind(KIND).condition(Condition::Ended);
+    let filter = Filter::default().kind(KIND).state(ScheduleState::Ended);
     let ended = schedules.list(filter, None, all).await.unwrap();
     assert_eq!(ended.len() as u64, count, "not every run was completed");
     count as f64 / took.as_secs_f64()
@@ -261,7 +261,7 @@ pub async fn work_off_with<B: Backend, T>(
     profile::end();
     assert_eq!(runs.load(Ordering::Relaxed), count, "not every schedule was run once");
     // Without those behind them, of which there may be a million.
-    let filter = Filter::default().kind(KIND).condition(Condition::Ended);
+    let filter = Filter::default().kind(KIND).state(ScheduleState::Ended);
     let ended = schedules.list(filter, None, usize::try_from(count).unwrap()).await.unwrap();
     assert_eq!(ended.len() as u64, count, "not every run was completed");
     let started = last.get().unwrap().saturating_duration_since(begun);

@@ -11,10 +11,10 @@ use crate::{
     store::StoreArgs,
 };
 use allora_core::{
-    Error, ErrorKind, StoredSchedule, Time, UnhandledKind,
+    Condition, Error, ErrorKind, StoredSchedule, Time,
     backend::{HistorySize, JobState},
     runtime::{Runtime, Tokio},
-    stored::{Condition, Filter, ahead_until},
+    stored::{Filter, ScheduleState, ahead_until},
     time::since,
 };
 use clap::Args;
@@ -32,8 +32,8 @@ use std::{
 pub(crate) struct Doctor {
     #[command(flatten)]
     place: StoreArgs,
-    /// Prints JSON, one object a line: check, state (ok, bad or warning) and text; for the history also
-    /// entries and limit.
+    /// Prints JSON, one object a line: check (the code of a condition, if it is one), state (ok, bad or
+    /// warning) and text; for the history also entries and limit.
     #[arg(long)]
     json: bool,
 }
@@ -198,14 +198,11 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
         well = false;
         report.said(false, "condition", &condition)?;
     }
-    for kind in session.schedules.unhandled_kinds().await? {
+    for condition in session.schedules.unhandled_kinds().await? {
         well = false;
-        let UnhandledKind { kind, example, waiting, .. } = kind;
-        let remedy = kinds::remedy(&kind);
-        let text = format!(
-            "no live node handles the kind {kind:?}; {waiting} waiting, such as {example:?}; {remedy}"
-        );
-        report.said(false, "kinds", &text)?;
+        let Condition::KindUnhandled { kind, .. } = &condition else { continue };
+        let text = format!("{condition}; {}", kinds::remedy(kind));
+        report.said(false, condition.code(), &text)?;
     }
     // A node that does not say all of its labels may have any.
     let has: BTreeSet<&str> = live().flat_map(|node| &node.labels).map(String::as_str).collect();
@@ -217,7 +214,7 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
             let text = format!("no live node has the label {label:?}, which lines need");
             report.said(
                 false,
-                "labels",
+                "label-unmatched",
                 &format!("{text}; start one with `--node-label {label}`"),
             )?;
         }
@@ -229,7 +226,7 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
             "no live daemon has the lines or jobs of {records}, such as {examples}; remove what is \
              orphaned with `allora gc`, or deploy what has the lines"
         );
-        report.said(false, "orphans", &text)?;
+        report.said(false, "jobs-orphaned", &text)?;
     }
     Ok(well)
 }
@@ -249,18 +246,18 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             && state.due_at.is_some_and(|at| since(now, at) >= OVERDUE)
             && !declared.is_orphaned(state)
     };
-    let broken = Filter::default().condition(Condition::Broken);
+    let broken = Filter::default().state(ScheduleState::Broken);
     let broken = session.schedules.list(broken, None, usize::MAX).await?;
     let (broken, bad, dead, overdue, ahead) = (
         broken.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(),
         named(&|state| kinds::bad_data(state).is_some()),
-        named(&|state| Condition::Dead.holds(state)),
+        named(&|state| ScheduleState::Dead.holds(state)),
         named(&is_overdue),
         named(&|state| ahead_until(state, now).is_some()),
     );
     for (what, found, is, remedy) in [
         (
-            "unreadable",
+            "record-unreadable",
             &broken,
             "that cannot be read",
             "`allora why NAME` says why; use a build that can, put the missing calendar with `allora \
@@ -279,13 +276,13 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             "`allora show NAME` lists them, `allora rerun` runs or dismisses them",
         ),
         (
-            "overdue",
+            "job-overdue",
             &overdue,
             "overdue for a minute, and claimed by no node",
             "`allora why NAME` says what is in the way",
         ),
         (
-            "clock",
+            "clock-was-ahead",
             &ahead,
             "waiting for a time of a store whose clock was ahead",
             "`allora reset NAME` ends that",
@@ -354,7 +351,7 @@ impl Report {
             }
             return Ok(writeln!(io::stdout(), "{object}")?);
         }
-        Ok(writeln!(io::stdout(), "{mark:<4}{what:<11}{}", on_one_line(text))?)
+        Ok(writeln!(io::stdout(), "{mark:<4}{what:<18}{}", on_one_line(text))?)
     }
 }
 
@@ -362,6 +359,19 @@ impl Report {
 mod tests {
     use super::*;
     use crate::values::instant;
+
+    #[test]
+    fn checks_of_conditions_have_their_codes() {
+        for check in [
+            "clock-was-ahead",
+            "job-overdue",
+            "jobs-orphaned",
+            "label-unmatched",
+            "record-unreadable",
+        ] {
+            assert!(Condition::CODES.contains(&check), "{check}");
+        }
+    }
 
     #[test]
     fn a_history_near_its_total_is_reported() {

@@ -1,7 +1,7 @@
 //! The options that choose jobs, for lists and for changes of many.
 
 use crate::failure::{Failure, Outcome};
-use allora_core::stored::{Condition, Filter};
+use allora_core::stored::{Filter, ScheduleState};
 use clap::{Args, ValueEnum};
 
 /// Chooses jobs.
@@ -46,16 +46,16 @@ pub(crate) enum In {
 }
 
 impl In {
-    fn condition(self) -> Option<Condition> {
+    fn state(self) -> Option<ScheduleState> {
         Some(match self {
             // The store does not know it.
             Self::Orphaned | Self::BadData => return None,
-            Self::Waiting => Condition::Waiting,
-            Self::Running => Condition::Running,
-            Self::Paused => Condition::Paused,
-            Self::Ended => Condition::Ended,
-            Self::Dead => Condition::Dead,
-            Self::Unreadable => Condition::Broken,
+            Self::Waiting => ScheduleState::Waiting,
+            Self::Running => ScheduleState::Running,
+            Self::Paused => ScheduleState::Paused,
+            Self::Ended => ScheduleState::Ended,
+            Self::Dead => ScheduleState::Dead,
+            Self::Unreadable => ScheduleState::Broken,
         })
     }
 }
@@ -97,7 +97,7 @@ impl FilterOptions {
         filter.kind = self.kind.as_deref();
         filter.tag = self.tag.as_deref();
         filter.owner = self.owner.as_deref();
-        filter.condition = self.state.and_then(In::condition);
+        filter.state = self.state.and_then(In::state);
         filter
     }
 }

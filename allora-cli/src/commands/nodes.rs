@@ -11,7 +11,7 @@ use crate::{
 use allora_core::{
     NodeInfo, Time,
     backend::{HistoryEntry, HistoryQuery, JobState, Outcome as RunOutcome},
-    stored::{Condition, Filter},
+    stored::{Filter, ScheduleState},
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ impl Nodes {
     pub(crate) fn run(self) -> Outcome {
         let (entries, running, infos) = session::with(&self.place, async |session: Session| {
             let entries = entries(&session, HistoryQuery::new(self.limit)).await?;
-            let filter = Filter::default().condition(Condition::Running);
+            let filter = Filter::default().state(ScheduleState::Running);
             let running = session.schedules.list(filter, None, usize::MAX).await?;
             Ok((entries, running, session.schedules.nodes().await?))
         })?;

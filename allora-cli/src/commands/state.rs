@@ -1,7 +1,7 @@
 //! The state of a job as one word, and the time that is left until it runs.
 
 use crate::daemon::kinds::bad_data;
-use allora_core::{Time, backend::JobState, stored::Condition};
+use allora_core::{Time, backend::JobState, stored::ScheduleState};
 use chrono::TimeDelta;
 
 /// The time for which an occurrence is due, without a lease, until it is overdue.
@@ -26,14 +26,14 @@ pub(super) enum Word {
 impl Word {
     pub(super) fn of(state: &JobState, is_orphaned: bool, waits_for_key: bool, now: Time) -> Self {
         match state.due_at {
-            _ if Condition::Broken.holds(state) => Self::Unreadable,
+            _ if ScheduleState::Broken.holds(state) => Self::Unreadable,
             _ if bad_data(state).is_some() => Self::BadData,
             _ if is_orphaned => Self::Orphaned,
-            _ if Condition::Running.holds(state) => Self::Running,
-            _ if Condition::Paused.holds(state) => Self::Paused,
+            _ if ScheduleState::Running.holds(state) => Self::Running,
+            _ if ScheduleState::Paused.holds(state) => Self::Paused,
             Some(_) if waits_for_key => Self::KeyWait,
             Some(due) if due + OVERDUE <= now => Self::Overdue,
-            _ if Condition::Dead.holds(state) => Self::Dead,
+            _ if ScheduleState::Dead.holds(state) => Self::Dead,
             Some(due) if due <= now => Self::Due,
             Some(_) => Self::Waiting,
             None => Self::Ended,

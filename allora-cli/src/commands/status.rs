@@ -15,7 +15,7 @@ use allora_core::{
     backend::{HistoryEntry, HistoryQuery, JobState, NotRunReason, Outcome as RunOutcome},
     is_internal,
     runtime::{Runtime, Tokio},
-    stored::{Condition, Filter},
+    stored::{Filter, ScheduleState},
 };
 use chrono::TimeDelta;
 use clap::Args;
@@ -117,14 +117,14 @@ async fn page(session: &Session) -> Outcome<Page> {
         (what, usize::from(example.is_some()) + found.count(), example)
     };
     let counts = vec![
-        count("running", &|state| Condition::Running.holds(state)),
+        count("running", &|state| ScheduleState::Running.holds(state)),
         count("due", &|state| due(state, TimeDelta::zero()) && !due(state, OVERDUE)),
         count("overdue", &|state| due(state, OVERDUE)),
         count("key_waits", &|state| waits.contains_key(&state.name)),
         count("failing", &|state| state.last.as_ref().is_some_and(|last| !last.error().is_empty())),
-        count("dead", &|state| Condition::Dead.holds(state)),
-        count("paused", &|state| Condition::Paused.holds(state)),
-        count("unreadable", &|state| Condition::Broken.holds(state)),
+        count("dead", &|state| ScheduleState::Dead.holds(state)),
+        count("paused", &|state| ScheduleState::Paused.holds(state)),
+        count("unreadable", &|state| ScheduleState::Broken.holds(state)),
         count("orphaned", &orphaned),
     ];
     let entries = match session.store.history() {
@@ -175,7 +175,7 @@ impl Page {
             }
             lines.push(line);
         }
-        lines.extend(self.disagreements.iter().map(|line| format!("  {line}")));
+        lines.extend(self.disagreements.iter().map(|line| format!("  nodes-differ: {line}")));
         lines.push(format!("store      {}", self.store));
         for (what, count, example) in &self.counts {
             let example =

@@ -6,7 +6,7 @@
 use super::metrics::Metrics;
 use crate::failure::{Failure, Outcome};
 use allora_core::{
-    Handle,
+    ActiveCondition, Condition, Handle,
     runtime::{Runtime, Tokio},
 };
 use std::{
@@ -154,7 +154,13 @@ fn page(path: &str, pages: &Pages) -> Answer {
             None => Answer::text("503 Service Unavailable", "waiting for the store\n"),
             Some(scheduler) => {
                 let health = scheduler.health();
-                let is_ready = health.store.failing.is_empty()
+                let is_of_store = |one: &ActiveCondition| {
+                    matches!(
+                        one.condition,
+                        Condition::StoreDown { .. } | Condition::StoreRejects { .. }
+                    )
+                };
+                let is_ready = !health.conditions.iter().any(is_of_store)
                     && health.store.last_reply.is_some()
                     && !health.is_stopping;
                 let status = if is_ready { "200 OK" } else { "503 Service Unavailable" };

@@ -5,7 +5,7 @@
 //! compares with the page.
 
 use crate::failure::{Failure, Outcome};
-use allora_core::{Event, Handle};
+use allora_core::{Condition, Event, Handle};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -88,10 +88,12 @@ fn measure(scheduler: &Handle) {
     let set = |name: &'static str, count: usize| gauge!(name).set(count as f64);
     set("allora_jobs", health.jobs);
     set("allora_jobs_paused", health.paused);
-    set("allora_job_problems", health.problems.len());
-    set("allora_store_failing_parts", health.store.failing.len());
     set("allora_nodes_live", health.nodes.live);
-    set("allora_orphans", health.orphans.count);
+    let orphans = health.conditions.iter().find_map(|one| match one.condition {
+        Condition::JobsOrphaned { count, .. } => Some(count),
+        _ => None,
+    });
+    set("allora_orphans", orphans.unwrap_or_default());
 }
 
 fn describe() {
@@ -99,11 +101,6 @@ fn describe() {
     describe_gauge!("allora_healthy", "1 if nothing keeps a job of this node from running");
     describe_gauge!("allora_jobs", "Jobs in code of this node, such as lines of crontabs");
     describe_gauge!("allora_jobs_paused", "Paused jobs in code of this node");
-    describe_gauge!("allora_job_problems", "Jobs that do not run");
-    describe_gauge!(
-        "allora_store_failing_parts",
-        "Parts of the node whose requests to the store fail"
-    );
     describe_gauge!("allora_nodes_live", "Live nodes of the store");
     describe_gauge!("allora_orphans", "Orphaned records, on the node that looks for them");
     describe_gauge!(

@@ -214,9 +214,6 @@ impl Daemon {
             jobs.start_up(&files.lines())?;
         }
         self.report(&handle, &files, &jobs);
-        for condition in files.conditions() {
-            error!(target: "allora", "{condition}");
-        }
         info!(target: "allora", node = handle.node(), jobs = jobs.len(), store = self.store, "started");
         let mut running = pin!(scheduler.run());
         let mut stopping = false;
@@ -315,9 +312,6 @@ fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
     }
     for notice in &news.notices {
         warn!(target: "allora", "{notice}");
-    }
-    for condition in files.conditions() {
-        error!(target: "allora", "{condition}");
     }
     match jobs.apply(files.lines()) {
         Ok(difference) => {

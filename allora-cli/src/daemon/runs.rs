@@ -54,12 +54,12 @@ impl Results {
 pub(crate) fn report(event: &Event, results: &Results, alerts: &Alerts) {
     let node = alerts.node();
     match event {
-        Event::Started { name, scheduled_at, attempt, fence, late, .. } => {
+        Event::RunStarted { name, scheduled_at, attempt, fence, late, .. } => {
             let (run, scheduled_at, late_ms) =
                 (run_id(name, *fence), shown(*scheduled_at), ms(*late));
             info!(target: "allora", job = &**name, run, scheduled_at, attempt, fence, late_ms, "started");
         }
-        Event::Ended { name, scheduled_at, attempt, fence, outcome, reason, took, .. } => {
+        Event::RunEnded { name, scheduled_at, attempt, fence, outcome, reason, took, .. } => {
             let result = results.take(name, *fence).unwrap_or_default();
             let ended = Ended {
                 job: name,

@@ -77,12 +77,13 @@ fn a_bad_crontab_is_a_condition_until_it_is_corrected_and_its_jobs_are_no_orphan
     assert!(status.contains(says), "{status}");
     let ready = page(&address, "/readyz");
     assert!(
-        ready.starts_with("HTTP/1.1 200 ") && ready.contains("\ncrontab jobs:4:3: "),
+        ready.starts_with("HTTP/1.1 200 ") && ready.contains(": crontab jobs:4:3: "),
         "{ready}"
     );
     assert!(ready.contains("what runs is 1 line without an error"), "{ready}");
     let metrics = page(&address, "/metrics");
     assert!(metrics.contains("\nallora_crontab_errors 1\n"), "{metrics}");
+    assert!(metrics.contains("\nallora_conditions{code=\"program-report\"} 1\n"), "{metrics}");
     assert!(metrics.contains("\nallora_healthy 0\n"), "{metrics}");
     let orphans = [("jobs:one".to_owned(), false), ("jobs:two".to_owned(), false)];
     assert_eq!(states(&site), orphans);
@@ -147,7 +148,7 @@ fn a_job_that_waits_for_its_key_is_not_overdue_and_why_names_the_holder() {
     assert!(why.contains(says) && !why.contains("doctor"), "{why}");
     let doctor = allora(&site, &["doctor"]).out;
     let says = "1 waiting for a busy concurrency key (jobs:waiter for tapes)";
-    assert!(doctor.contains(says) && !doctor.contains("BAD overdue"), "{doctor}");
+    assert!(doctor.contains(says) && !doctor.contains("BAD job-overdue"), "{doctor}");
     let pid = site.read("begun");
     crate::site::send("-KILL", pid.trim().parse().unwrap());
 }
@@ -185,12 +186,12 @@ fn a_line_whose_label_no_node_has_is_not_orphaned_and_why_names_the_label() {
     patiently("it is registered", || allora(&site, &["show", "jobs:train"]).code == 0);
     gpu.stop_well();
     let plain = site.start();
-    until_bad(&site, "labels", "\"gpu\"");
+    until_bad(&site, "label-unmatched", "\"gpu\"");
     assert_eq!(states(&site), [("jobs:train".to_owned(), false)]);
     let why = allora(&site, &["why", "jobs:train"]).fine();
     assert!(why.contains("need the label gpu") && why.contains("--node-label gpu"), "{why}");
     assert!(!why.contains("gc"), "{why}");
-    assert_eq!(bad(&site, "orphans"), None);
+    assert_eq!(bad(&site, "jobs-orphaned"), None);
     plain.stop_well();
 }
 
@@ -200,12 +201,12 @@ fn a_job_that_waits_for_a_time_of_a_clock_that_was_ahead_is_named() {
     let daemon = site.start();
     patiently("it is registered", || allora(&site, &["show", "jobs:hourly"]).code == 0);
     daemon.stop_well();
-    assert_eq!(bad(&site, "clock"), None);
+    assert_eq!(bad(&site, "clock-was-ahead"), None);
     let year = 31_536_000_000_i64;
     let times = ["index_at", "wake_at", "cursor_scheduled_at", "cursor_due_at"];
     let times = times.map(|column| format!("{column} = {column} + {year}")).join(", ");
     alter(&site, "jobs:hourly", &format!("fence = fence + {year} * 1000, {times}"));
-    let says = bad(&site, "clock").unwrap();
+    let says = bad(&site, "clock-was-ahead").unwrap();
     assert!(says.contains("jobs:hourly") && says.contains("allora reset"), "{says}");
     let why = allora(&site, &["why", "jobs:hourly"]).fine();
     assert!(why.contains("the store's clock was ahead when its record was written"), "{why}");

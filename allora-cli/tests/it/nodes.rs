@@ -55,7 +55,7 @@ fn two_daemons_are_listed_and_one_that_is_killed_is_dead_and_what_only_it_did_is
     });
     let said = site.allora(&["doctor", "--url", &store(&site)]);
     assert_eq!(said.code, 1, "{said:?}");
-    let label = said.out.lines().find(|line| line.starts_with("BAD labels")).unwrap();
+    let label = said.out.lines().find(|line| line.starts_with("BAD label-unmatched")).unwrap();
     assert!(label.contains("\"gpu\"") && label.contains("--node-label gpu"), "{label}");
     assert!(said.out.contains("; 1 died or lost the store during the last day: one-"), "{said:?}");
 
@@ -66,6 +66,6 @@ fn two_daemons_are_listed_and_one_that_is_killed_is_dead_and_what_only_it_did_is
     let _later = site.start();
     patiently("the orphans are found", || {
         let said = site.allora(&["doctor", "--url", &store(&site)]);
-        said.out.lines().any(|line| line.starts_with("BAD orphans"))
+        said.out.lines().any(|line| line.starts_with("BAD jobs-orphaned"))
     });
 }

@@ -107,12 +107,12 @@ pub fn outages<S: NodeStore, T>(
     serve: impl Fn(&mut T),
 ) {
     for away in away {
-        let (down, up) = (fleet.reported("StoreDown"), fleet.reported("StoreUp"));
+        let (down, up) = (fleet.reported("Began(StoreDown"), fleet.reported("Ended(StoreDown"));
         stop(servers);
-        patiently("the nodes notice", || fleet.reported("StoreDown") > down);
+        patiently("the nodes notice", || fleet.reported("Began(StoreDown") > down);
         thread::sleep(*away);
         serve(servers);
-        patiently("the nodes are back", || fleet.reported("StoreUp") > up);
+        patiently("the nodes are back", || fleet.reported("Ended(StoreDown") > up);
         fleet.more_ends(10);
     }
     fleet.judge();

@@ -3,11 +3,11 @@
 use super::{Event, millis};
 use crate::{
     backend::{NotRunReason, Outcome},
+    condition::written,
     time::Time,
 };
-use chrono::SecondsFormat;
 use std::fmt;
-use tracing::{debug, error, info, warn};
+use tracing::{Level, debug, error, info, warn};
 
 /// The target of the lines about this node.
 const NODE: &str = "allora";
@@ -15,9 +15,8 @@ const NODE: &str = "allora";
 /// The target of the lines about each run, so that a program which logs runs itself can filter them.
 const RUNS: &str = "allora::run";
 
-/// An instant as all lines have it: RFC 3339 in UTC.
 fn time(at: &Time) -> String {
-    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+    written(*at)
 }
 
 fn cause(error: &dyn std::error::Error) -> Option<String> {
@@ -28,13 +27,13 @@ fn cause(error: &dyn std::error::Error) -> Option<String> {
 /// the fields. A field of the log is computed if its line is enabled.
 macro_rules! lines {
     ($event:ident: $(
-        $level:ident $target:ident $pattern:pat $(if $guard:expr)? => $text:literal { $($field:ident: $value:expr),* }
+        $level:ident $target:ident $pattern:pat $(if $guard:expr)? => $text:literal $(($arg:expr))? { $($field:ident: $value:expr),* }
     )*) => {
         /// Logs an event of this node under the target `allora`, and each run under `allora::run`: errors
         /// need an operator's action, warnings may need attention, and each run is logged at debug level.
         pub(crate) fn log($event: &Event, node: &str) {
             match $event {
-                $($pattern $(if $guard)? => $level!(target: $target, node, $($field = $value,)* $text),)*
+                $($pattern $(if $guard)? => $level!(target: $target, node, $($field = $value,)* $text $(, $arg)?),)*
             }
         }
 
@@ -44,7 +43,7 @@ macro_rules! lines {
                 let $event = self;
                 match $event {
                     $($pattern $(if $guard)? => {
-                        f.write_str($text)?;
+                        write!(f, $text $(, $arg)?)?;
                         $($value.write(stringify!($field), f)?;)*
                     })*
                 }
@@ -55,41 +54,48 @@ macro_rules! lines {
 }
 
 lines! { event:
-    warn NODE Event::DurabilityWarning { what } =>
-        "the store can lose the record of at-most-once runs" { what: &**what }
+    error NODE Event::Began(it) if it.level() == Level::ERROR => "{it}"
+        { code: it.code(), job: it.job(), remedy: it.remedy() }
+    warn NODE Event::Began(it) if it.level() == Level::WARN => "{it}"
+        { code: it.code(), job: it.job(), remedy: it.remedy() }
+    info NODE Event::Began(it) if it.level() == Level::INFO => "{it}"
+        { code: it.code(), job: it.job(), remedy: it.remedy() }
+    debug NODE Event::Began(it) => "{it}" { code: it.code(), job: it.job(), remedy: it.remedy() }
+    debug NODE Event::Ended(it) if it.level() == Level::DEBUG => "{}" (it.over()) { code: it.code(), job: it.job() }
+    info NODE Event::Ended(it) => "{}" (it.over()) { code: it.code(), job: it.job() }
     warn NODE Event::ScheduleWarning { name, warning } =>
         "the job's schedule is seldom intended"
         { job: &**name, code: warning.code, warning: &*warning.message }
     info NODE Event::Ready { jobs, .. } => "the scheduler has reached its store" { jobs: *jobs }
-    debug RUNS Event::Started { name, kind, scheduled_at, attempt, fence, late, .. } => "run started" {
+    debug RUNS Event::RunStarted { name, kind, scheduled_at, attempt, fence, late, .. } => "run started" {
         job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,
         late_ms: millis(*late)
     }
-    warn RUNS Event::Ended {
+    warn RUNS Event::RunEnded {
         name, kind, scheduled_at, attempt, fence, outcome: Outcome::Failed(error), took, ..
     } => "run failed" {
         job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,
         took_ms: millis(*took), error: &**error
     }
-    warn RUNS Event::Ended {
+    warn RUNS Event::RunEnded {
         name, kind, scheduled_at, attempt, fence, outcome: Outcome::Retried(error), took, ..
     } => "run failed; another attempt follows" {
         job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,
         took_ms: millis(*took), error: &**error
     }
-    error RUNS Event::Ended {
+    error RUNS Event::RunEnded {
         name, kind, scheduled_at, attempt, fence, outcome: Outcome::Dead(error), took, ..
     } => "run failed, and its attempts are used up" {
         job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,
         took_ms: millis(*took), error: &**error
     }
-    warn RUNS Event::Ended {
+    warn RUNS Event::RunEnded {
         name, kind, scheduled_at, attempt, fence, outcome, reason: Some(NotRunReason::Shutdown), took, ..
     } => "run cut off: this node was stopped before the run ended" {
         job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,
         took_ms: millis(*took), outcome: outcome.word(), remedy: event.remedy()
     }
-    debug RUNS Event::Ended { name, kind, scheduled_at, attempt, fence, outcome, took, .. } => "run ended" {
+    debug RUNS Event::RunEnded { name, kind, scheduled_at, attempt, fence, outcome, took, .. } => "run ended" {
         job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,
         took_ms: millis(*took), outcome: outcome.word()
     }
@@ -103,10 +109,6 @@ lines! { event:
         job: &**name, scheduled_at: time(scheduled_at), fence: *fence, ran_on: &**ran_on,
         age_ms: millis(*age)
     }
-    debug NODE Event::KeyBusy { name, wait } => "occurrence waits for its concurrency key"
-        { job: &**name, key: &*wait.key, holders: wait.holders() }
-    debug NODE Event::KeyFree { name, key, waited } => "the wait for the concurrency key is over"
-        { job: &**name, key: &**key, waited_ms: millis(*waited) }
     warn NODE Event::KeyLimitsDiffer { name, key, limit, other } =>
         "jobs of this concurrency key have different limits"
         { job: &**name, key: &**key, limit: *limit, other: *other, remedy: event.remedy() }
@@ -144,88 +146,20 @@ lines! { event:
     info NODE Event::DefinitionAdopted { name } =>
         "another node has changed this job's definition; this node runs it by the stored one"
         { job: &**name }
-    warn NODE Event::DefinitionConflict { name, reason } =>
-        "this node leaves the job to other nodes, because of its definition in the store"
-        { job: &**name, reason: *reason, remedy: event.remedy() }
-    info NODE Event::Deleted { name } =>
-        "job was deleted; this node does not run it until it is registered again"
-        { job: &**name, remedy: event.remedy() }
     error NODE Event::ScheduleLost { name } =>
         "the store had no record of this stored schedule any more, and its definition is gone"
         { job: &**name, remedy: event.remedy() }
-    error NODE Event::JobUnreadable { name, reason } => "the record of this job cannot be read"
-        { job: &**name, reason: &**reason, remedy: event.remedy() }
-    error NODE Event::ClockWasAhead { name, until, key: None } =>
-        "the store's clock was ahead, and this job waits for a time in the future"
-        { job: &**name, until: time(until), remedy: event.remedy() }
-    error NODE Event::ClockWasAhead { name, until, key: Some(key) } =>
-        "the store's clock was ahead, and a run of this job, whose node is silent, holds a concurrency key for \
-         which other jobs wait"
-        { job: &**name, key: &**key, until: time(until), remedy: event.remedy() }
     warn NODE Event::ClockWasSetBack { stored, waiting, until } =>
         "the store's clock was set back; jobs wait for times that it showed before, the last of them until this time"
         { stored: *stored, waiting: *waiting, until: time(until), remedy: event.remedy() }
-    error NODE Event::JobOverdue { name, due_at } => "job is overdue, and no node has claimed it"
-        { job: &**name, due_at: time(due_at), remedy: event.remedy() }
-    warn NODE Event::KindUnhandled { kind, example, due_at, waiting } =>
-        "no live node handles the due stored schedules of this kind" {
-        kind: &**kind, example: &**example, due_at: time(due_at), waiting: *waiting,
-        remedy: event.remedy()
-    }
-    warn NODE Event::DataMismatch { kind, example, error, builds } =>
-        "the data of this stored schedule does not fit the handler of this build; other nodes have it first" {
-        kind: &**kind, job: &**example, error: &**error, builds: &**builds, remedy: event.remedy()
-    }
-    info NODE Event::DataMatches { kind } => "the data of this kind fits the handler again"
-        { kind: &**kind }
-    warn NODE Event::LabelUnmatched { label, nodes } =>
-        "no live node has this label, which the programs of live nodes need"
-        { label: &**label, nodes: *nodes, remedy: event.remedy() }
-    info NODE Event::LabelMatched { label } => "this label is not missed any more" { label: &**label }
-    warn NODE Event::NodeDead { node: dead, last_seen } =>
-        "a node has died, or does not reach the store"
-        { dead: &**dead, last_seen: time(last_seen), remedy: event.remedy() }
-    info NODE Event::NodeAlive { node: alive } => "a node that was reported as dead is alive"
-        { alive: &**alive }
-    warn NODE Event::JobsOrphaned { count, example } => "no live build declares these jobs in code"
-        { count: *count, example: &**example, remedy: event.remedy() }
-    info NODE Event::OrphansGone => "the store has no orphaned job in code any more" {}
     info NODE Event::Pruned { name } =>
         "the record of this job was removed after its retention period" { job: &**name }
-    info NODE Event::KindHandled { kind } => "no stored schedule of this kind is overdue any more"
-        { kind: &**kind }
     error NODE Event::Reregistered { name } =>
         "the store had no record of this job any more; it was registered again"
         { job: &**name, remedy: event.remedy() }
-    error NODE Event::JobInvalid { name, reason } => "job cannot be run by this node"
-        { job: &**name, reason: &**reason, remedy: event.remedy() }
-    error NODE Event::SchedulesInvalid { count, example } =>
-        "so many stored schedules cannot be run by this node"
-        { count: *count, example: &**example, remedy: event.remedy() }
-    info NODE Event::SchedulesResumed =>
-        "hardly any stored schedules are left that this node cannot run" {}
-    info NODE Event::JobResumed { name } =>
-        "the reason for which this node did not run the job is over" { job: &**name }
     error NODE Event::ClaimAbandoned { name, scheduled_at, .. } =>
         "the store did not say whether it granted a claim; if it did, the run is lost, or run again at least once"
         { job: &**name, scheduled_at: time(scheduled_at), remedy: event.remedy() }
-    error NODE Event::StoreDown { error, .. } => "requests to the store fail; trying again"
-        { error: error.to_string(), cause: cause(&**error) }
-    info NODE Event::StoreUp => "requests to the store succeed again" {}
-    error NODE Event::StoreError { error, .. } => "the store rejected a request; trying again"
-        { error: error.to_string(), cause: cause(&**error) }
-    warn NODE Event::NotificationsDown { error, .. } =>
-        "the store sends no notifications to this node; polling"
-        { error: error.to_string(), cause: cause(&**error), remedy: event.remedy() }
-    info NODE Event::NotificationsUp => "notifications arrive again" {}
-    warn NODE Event::CapacityFull { concurrency, .. } =>
-        "occurrences are due, and this node has no capacity left"
-        { concurrency: *concurrency, remedy: event.remedy() }
-    info NODE Event::CapacityFree => "nothing waits for capacity any more" {}
-    warn NODE Event::ClockSkew { ahead, by } =>
-        "this node's clock differs from the store's clock, which is used"
-        { ahead: *ahead, by_ms: millis(*by), remedy: event.remedy() }
-    info NODE Event::ClocksAgree => "this node's clock and the store's agree again" {}
     warn NODE Event::TimerDelayed { by } =>
         "a timer fired late: a task blocks the executor, or the machine slept"
         { by_ms: millis(*by), remedy: event.remedy() }
@@ -276,7 +210,7 @@ plain! { bool i64 u32 u64 usize }
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::from_millis;
+    use crate::{condition::Condition, time::from_millis};
     use std::time::Duration;
 
     #[test]
@@ -304,6 +238,18 @@ mod tests {
         let line = |key| lost(key).to_string();
         assert_eq!(line(None), "run cancelled: its lease is lost job=\"tape\\n1\" fence=7");
         assert!(line(Some("tape")).ends_with(" key=tape fence=7"));
-        assert_eq!(Event::StoreUp.to_string(), "requests to the store succeed again");
+    }
+
+    #[test]
+    fn a_condition_is_shown_at_its_beginning_and_at_its_end() {
+        let deleted = Condition::JobDeleted { job: "a".into() };
+        assert_eq!(
+            Event::Began(deleted.clone()).to_string(),
+            "job \"a\" was deleted in the store; this node does not run it until it is registered again \
+             code=job-deleted job=a remedy=\"restart the node if the job should exist, or remove it from the \
+             program\""
+        );
+        let over = Event::Ended(deleted).to_string();
+        assert!(over.ends_with("does not have it any more code=job-deleted job=a"), "{over}");
     }
 }

@@ -74,7 +74,7 @@ pub trait Job: Send + Sync + 'static {
     ///
     /// The function must be pure: it reads no clock and returns the same result on every node. The
     /// result is cut to whole milliseconds. If it is then not later than `after`, or if the
-    /// function panics, this node reports [`Event::JobInvalid`](crate::Event::JobInvalid) and
+    /// function panics, this node reports [`Condition::JobInvalid`](crate::Condition::JobInvalid) and
     /// ignores the job.
     fn next_at(&self, after: Time) -> Option<Time>;
 

@@ -126,7 +126,7 @@ impl JobSpec {
     /// ([`KeyLimitsDiffer`](crate::Event::KeyLimitsDiffer)).
     ///
     /// While the key is busy, the occurrence stays due. It uses no capacity, is not claimed, and has
-    /// no run ([`KeyBusy`](crate::Event::KeyBusy) names the holders). When a place is free, the
+    /// no run ([`KeyBusy`](crate::Condition::KeyBusy) names the holders). When a place is free, the
     /// waiting job that has been due for longest has it, on any node; of equal times, the first by
     /// name. With notifications it starts at once, without within a poll interval or 2 s. Then the
     /// [catch-up](Self::catch_up) policy selects among the occurrences that are due; the others are
@@ -174,7 +174,7 @@ impl JobSpec {
     /// one does not redefine the job, so that an old build that is restarted during a roll-out does
     /// not restore its definition. Such a node runs the job by the stored definition
     /// ([`DefinitionAdopted`](crate::Event::DefinitionAdopted)), if it can read all of it; otherwise it
-    /// leaves the job to other nodes ([`DefinitionConflict`](crate::Event::DefinitionConflict)).
+    /// leaves the job to other nodes ([`DefinitionConflict`](crate::Condition::DefinitionConflict)).
     ///
     /// A build without a version has version 0. So once a version is in the store, every later edit
     /// of the job needs the same version or a higher one: an edit without it is treated as an older

@@ -4,7 +4,7 @@
 //! The first ones are reported one by one, and all others by their number. Each search reads them again,
 //! so the others that it finds are counted, not remembered.
 
-use crate::event::Event;
+use crate::{condition::Condition, event::Event};
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::Arc,
@@ -26,8 +26,8 @@ pub(super) struct Broken {
     /// The number of schedules that it has found, and one of those that have no event of their own.
     found: usize,
     example: Option<Arc<str>>,
-    /// The number of schedules was reported.
-    is_counted: bool,
+    /// Their number, if it was reported.
+    counted: Option<Condition>,
 }
 
 struct Remembered {
@@ -37,14 +37,13 @@ struct Remembered {
     sweep: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Report {
     /// It waits for the first read of a calendar.
     Waits,
     /// It is only counted.
     Counted,
-    /// It has an event of its own.
-    Single,
+    /// It has a condition of its own.
+    Single(Box<Condition>),
 }
 
 impl Broken {
@@ -63,9 +62,15 @@ impl Broken {
         (self.found, self.example) = (0, None);
     }
 
-    /// Notes that this generation of a schedule cannot be run. Returns `true` if that is to be reported
-    /// with an event of its own.
-    pub(super) fn found(&mut self, name: Arc<str>, generation: i64) -> bool {
+    /// Notes that this generation of a schedule cannot be run, and reports the condition, unless there are
+    /// very many.
+    pub(super) fn found(
+        &mut self,
+        name: Arc<str>,
+        generation: i64,
+        condition: Condition,
+        events: &mut Vec<Event>,
+    ) {
         let may_report = self.reported < REPORTED;
         let new =
             Remembered { generation, report: Report::Waits, sweep: self.sweep.wrapping_sub(1) };
@@ -74,7 +79,7 @@ impl Broken {
             Entry::Vacant(place) if is_full => {
                 self.found += 1;
                 self.example.get_or_insert_with(|| place.into_key());
-                return false;
+                return;
             }
             Entry::Vacant(place) => place.insert(new),
             Entry::Occupied(place) => place.into_mut(),
@@ -82,17 +87,22 @@ impl Broken {
         self.found += usize::from(one.sweep != self.sweep);
         one.sweep = self.sweep;
         let was = std::mem::replace(&mut one.generation, generation);
-        match one.report {
-            Report::Single => was != generation,
+        match &mut one.report {
+            Report::Single(before) => {
+                if was != generation {
+                    if before.code() != condition.code() {
+                        events.push(Event::Ended(Condition::clone(before)));
+                    }
+                    events.push(Event::Began(condition.clone()));
+                    **before = condition;
+                }
+            }
             Report::Waits | Report::Counted if may_report => {
-                one.report = Report::Single;
+                events.push(Event::Began(condition.clone()));
+                one.report = Report::Single(Box::new(condition));
                 self.reported += 1;
-                true
             }
-            Report::Waits | Report::Counted => {
-                one.report = Report::Counted;
-                false
-            }
+            report => *report = Report::Counted,
         }
     }
 
@@ -106,35 +116,37 @@ impl Broken {
 
     /// A schedule can be run.
     pub(super) fn is_mended(&mut self, name: &Arc<str>, events: &mut Vec<Event>) {
-        let mended = self.schedules.remove(name).is_some_and(|one| one.report == Report::Single);
-        if mended {
+        if let Some(Remembered { report: Report::Single(condition), .. }) =
+            self.schedules.remove(name)
+        {
             self.reported -= 1;
-            events.push(Event::JobResumed { name: name.clone() });
+            events.push(Event::Ended(*condition));
         }
     }
 
     /// A sweep has found all that is due. Ends the reports of the schedules that were not among it: they
-    /// were deleted, paused or repaired. Returns the number of those that were.
-    pub(super) fn end_sweep(&mut self, events: &mut Vec<Event>) -> usize {
+    /// were deleted, paused or repaired. Reports the number of those that were, if there are very many.
+    pub(super) fn end_sweep(&mut self, events: &mut Vec<Event>) {
         let sweep = self.sweep;
-        for (name, one) in self.schedules.extract_if(|_, one| one.sweep != sweep) {
-            if one.report == Report::Single {
+        for (_, one) in self.schedules.extract_if(|_, one| one.sweep != sweep) {
+            if let Report::Single(condition) = one.report {
                 self.reported -= 1;
-                events.push(Event::JobResumed { name });
+                events.push(Event::Ended(*condition));
             }
         }
-        let is_counted = self.found > self.reported;
-        let was_counted = std::mem::replace(&mut self.is_counted, is_counted);
-        if is_counted && !was_counted {
-            let counted = |one: &Remembered| one.report == Report::Counted;
+        if self.found > self.reported {
+            let counted = |one: &Remembered| matches!(one.report, Report::Counted);
             let named = || self.schedules.iter().find(|(_, one)| counted(one));
             let example = self.example.clone().or_else(|| Some(named()?.0.clone()));
             let example = example.unwrap_or_default();
-            events.push(Event::SchedulesInvalid { count: self.found, example });
-        } else if was_counted && !is_counted {
-            events.push(Event::SchedulesResumed);
+            let counted = Condition::SchedulesInvalid { count: self.found, example };
+            if self.counted.as_ref() != Some(&counted) {
+                events.push(Event::Began(counted.clone()));
+                self.counted = Some(counted);
+            }
+        } else {
+            events.extend(self.counted.take().map(Event::Ended));
         }
-        self.found
     }
 }
 
@@ -142,16 +154,21 @@ impl Broken {
 mod tests {
     use super::*;
 
+    fn found(broken: &mut Broken, name: &Arc<str>, generation: i64, events: &mut Vec<Event>) {
+        let invalid = Condition::JobInvalid { job: name.clone(), reason: "bad".into() };
+        broken.found(name.clone(), generation, invalid, events);
+    }
+
     /// A sweep that finds these schedules. Returns its events.
     fn sweep(broken: &mut Broken, names: std::ops::Range<usize>) -> Vec<String> {
         broken.begin_sweep();
-        let names = names.map(|i| Arc::from(format!("job-{i}")));
-        let single = names.filter(|name| broken.found(Arc::clone(name), 1)).count();
         let mut events = Vec::new();
+        names.for_each(|i| found(broken, &format!("job-{i}").into(), 1, &mut events));
+        let single = std::mem::take(&mut events).len();
         broken.end_sweep(&mut events);
         let kind = |event: &Event| match event {
-            Event::SchedulesInvalid { count, .. } => format!("{count} invalid"),
-            Event::SchedulesResumed => "all single".to_owned(),
+            Event::Began(Condition::SchedulesInvalid { count, .. }) => format!("{count} invalid"),
+            Event::Ended(Condition::SchedulesInvalid { .. }) => "all single".to_owned(),
             _ => "resumed".to_owned(),
         };
         let mut kinds: Vec<String> = vec![format!("{single} single")];
@@ -168,8 +185,8 @@ mod tests {
         assert_eq!(sweep(&mut broken, 0..30_000), ["97 single", "30000 invalid"]);
         assert_eq!(sweep(&mut broken, 0..30_000), ["0 single"]);
         assert_eq!(broken.len(), REMEMBERED);
-        assert_eq!(sweep(&mut broken, 0..200), ["0 single"]);
-        assert_eq!(sweep(&mut broken, 50..120), ["0 single", "resumed"], "twenty have no event");
+        assert_eq!(sweep(&mut broken, 0..200), ["0 single", "200 invalid"]);
+        assert_eq!(sweep(&mut broken, 50..120), ["0 single", "resumed", "70 invalid"]);
         assert_eq!(sweep(&mut broken, 50..120), ["20 single", "all single"]);
         assert_eq!(sweep(&mut broken, 0..0), ["0 single", "resumed"]);
         assert_eq!((broken.len(), broken.reported), (0, 0));
@@ -182,13 +199,15 @@ mod tests {
         broken.begin_sweep();
         broken.waits(name.clone());
         let mut events = Vec::new();
-        assert_eq!(broken.end_sweep(&mut events), 0);
-        assert!(broken.found(name.clone(), 1) && !broken.found(name.clone(), 1));
-        broken.waits(name.clone());
-        assert!(broken.found(name.clone(), 2));
+        broken.end_sweep(&mut events);
         assert!(events.is_empty());
+        for (generation, reports) in [(1, 1), (1, 1), (2, 2)] {
+            found(&mut broken, &name, generation, &mut events);
+            assert_eq!(events.len(), reports);
+            broken.waits(name.clone());
+        }
         broken.is_mended(&name, &mut events);
         broken.is_mended(&name, &mut events);
-        assert_eq!(events.len(), 1);
+        assert_eq!(events.len(), 3);
     }
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     backend::JobState,
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
+    condition::Condition,
     event::Event,
     job::{JobSpec, window_in},
     record::due_claim,
@@ -163,8 +164,9 @@ impl Due {
     pub(super) fn code_of(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
         let route = self.route.as_ref()?;
         let name: Arc<str> = state.name.as_str().into();
-        let event = match &state.unreadable {
-            Some(reason) => Event::JobUnreadable { name: name.clone(), reason: reason.clone() },
+        let job = name.clone();
+        let condition = match &state.unreadable {
+            Some(reason) => Condition::RecordUnreadable { job, reason: reason.clone() },
             None => match route(state) {
                 Routed::Here(spec) => {
                     self.broken.is_mended(&name, events);
@@ -175,12 +177,10 @@ impl Due {
                     self.broken.waits(name);
                     return None;
                 }
-                Routed::Broken(reason) => Event::JobInvalid { name: name.clone(), reason },
+                Routed::Broken(reason) => Condition::JobInvalid { job, reason },
             },
         };
-        if self.broken.found(name, state.generation) {
-            events.push(event);
-        }
+        self.broken.found(name, state.generation, condition, events);
         None
     }
 
@@ -206,10 +206,9 @@ impl Due {
         self.is_crowded = is_full;
     }
 
-    /// A search for everything due, which may have had several pages, has found the last of it. Returns
-    /// the number of stored schedules among it that this node cannot run.
-    pub(super) fn end_sweep(&mut self, events: &mut Vec<Event>) -> usize {
-        self.broken.end_sweep(events)
+    /// A search for everything due, which may have had several pages, has found the last of it.
+    pub(super) fn end_sweep(&mut self, events: &mut Vec<Event>) {
+        self.broken.end_sweep(events);
     }
 
     /// A search has no reply. Until one has, queries claim what is due without being told how much that

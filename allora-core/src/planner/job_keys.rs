@@ -29,7 +29,7 @@ impl Planner {
         let Some(slot) = self.jobs.get(id) else { return KeyStep::Go };
         let settings = &slot.spec.settings;
         let Some((setting, due_at)) = settings.concurrency_key.as_ref().zip(due_at) else {
-            self.keys.release(id, now, &mut self.effects);
+            self.keys.release(id, &mut self.effects);
             return KeyStep::Go;
         };
         let wanted = Wanted { due_at, limit: setting.limit, longest: settings.max_key_wait };

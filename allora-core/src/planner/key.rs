@@ -6,7 +6,7 @@
 use super::wake_up::When;
 use crate::{
     backend::ClaimKey,
-    health::KeyWait,
+    condition::Condition,
     time::{Time, saturating_add},
 };
 use std::{sync::Arc, time::Duration};
@@ -24,10 +24,11 @@ pub(crate) struct SlotKey {
     /// The store's time when it refused the last claim because that came too late.
     pub(super) refused_at: Option<Time>,
     /// Its record cannot be read, which was reported.
-    pub(super) is_unreadable: bool,
+    pub(super) unreadable: Option<Condition>,
     /// The limit of another job of the key that was reported.
     pub(super) other_limit: Option<u64>,
-    pub(super) wait: Option<Arc<KeyWait>>,
+    /// It is busy, which was reported.
+    pub(super) wait: Option<Condition>,
 }
 
 /// The progress of a slot's claim of its key.
@@ -115,7 +116,7 @@ impl SlotKey {
             state: KeyState::Asked,
             was_lost: false,
             refused_at: None,
-            is_unreadable: false,
+            unreadable: None,
             other_limit: None,
             wait: None,
         }

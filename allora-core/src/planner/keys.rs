@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     backend::{JobState, Lease, Reply},
+    condition::{Condition, KeyHolder},
     event::Event,
-    health::{KeyHolder, KeyWait},
     record::{is_left, job_of},
     time::{Time, saturating_add, since},
 };
@@ -43,8 +43,6 @@ pub(super) struct Keys {
     /// The first jobs of this node in the line for each key, in the last tick in which one was to ask again.
     lines: Option<(u64, Lines)>,
     left: LeftKeys,
-    /// A wait has changed since it was published.
-    has_changed: bool,
 }
 
 /// The first places in the line for each key, by its record.
@@ -82,16 +80,6 @@ impl Keys {
             _ if !is_idle(*id) => None,
             state => Some((*id, matches!(state, KeyState::Asked))),
         })
-    }
-
-    /// The waits for keys, if one of them has changed since the last call.
-    pub(super) fn waits(&mut self) -> Option<Vec<Arc<KeyWait>>> {
-        if !mem::take(&mut self.has_changed) {
-            return None;
-        }
-        let mut waits: Vec<_> = self.by_job.values().filter_map(|key| key.wait.clone()).collect();
-        waits.sort_by(|one, other| one.job.cmp(&other.job));
-        Some(waits)
     }
 
     /// The wake-up of a job with regard to its key, when the job itself wants attention at `at`.
@@ -153,7 +141,7 @@ impl Keys {
                 }
             }
             _ => {
-                self.release(id, now, effects);
+                self.release(id, effects);
                 return None;
             }
         }
@@ -205,17 +193,15 @@ impl Keys {
             }
             return None;
         };
-        self.has_changed = true;
         key.was_lost = false;
         if let Reply::State(state) = &reply
             && let Some(reason) = &state.unreadable
         {
-            if !mem::replace(&mut key.is_unreadable, true) {
-                let name = claim.job.clone();
-                let key = &claim.key;
-                let reason =
-                    format!("the record of its concurrency key {key:?} cannot be read: {reason}");
-                effects.events.push(Event::JobUnreadable { name, reason });
+            let (job, of, reason) = (claim.job.clone(), claim.key.clone(), reason.clone());
+            let unreadable = Condition::KeyUnreadable { job, key: of, reason };
+            if key.unreadable.as_ref() != Some(&unreadable) {
+                effects.events.push(Event::Began(unreadable.clone()));
+                key.unreadable = Some(unreadable);
             }
             key.is_busy_for(now, poll.min(ASK_AGAIN));
             return Some(KeyEffect::LookAgain);
@@ -279,17 +265,13 @@ impl Keys {
             key.is_busy_for(now, 5 * READ_AGAIN);
             return Some(KeyEffect::ReadAt(saturating_add(now, READ_AGAIN)));
         }
-        let is_new = key.wait.is_none();
-        let wait = Arc::new(KeyWait {
-            job: claim.job.to_string(),
-            key: claim.key.to_string(),
-            limit: claim.limit,
-            since: waits_since,
-            holders,
-        });
-        key.wait = Some(wait.clone());
-        if is_new {
-            effects.events.push(Event::KeyBusy { name: claim.job.clone(), wait });
+        let (job, of) = (claim.job.clone(), claim.key.clone());
+        let (limit, since) = (claim.limit, waits_since);
+        let wait = Condition::KeyBusy { job, key: of, limit, since, holders };
+        if key.wait.as_ref() != Some(&wait) {
+            // It is new, or its holders are.
+            effects.events.push(Event::Began(wait.clone()));
+            key.wait = Some(wait);
         }
         key.is_busy_for(now, poll.min(ASK_AGAIN));
         Some(KeyEffect::LookAgain)
@@ -365,33 +347,26 @@ impl Keys {
     }
 
     /// Hands a job's key over to the run of the occurrence that was claimed with it.
-    pub(super) fn hand_over(
-        &mut self,
-        id: SlotId,
-        now: Time,
-        effects: &mut Effects,
-    ) -> Option<HeldKey> {
+    pub(super) fn hand_over(&mut self, id: SlotId, effects: &mut Effects) -> Option<HeldKey> {
         let SlotKey { claim, state: KeyState::Granted { fence, until }, wait, .. } =
             *self.by_job.remove(&id)?
         else {
             return None;
         };
-        self.has_changed = true;
-        end_wait(&claim, wait, now, effects);
+        effects.events.extend(wait.map(Event::Ended));
         Some(HeldKey { key: claim.key, record: claim.record, fence, until })
     }
 
     /// Ends a job's interest in its key, and releases it if it is or may be held.
-    pub(super) fn release(&mut self, id: SlotId, now: Time, effects: &mut Effects) {
+    pub(super) fn release(&mut self, id: SlotId, effects: &mut Effects) {
         let Some(mut key) = self.by_job.remove(&id) else { return };
-        self.has_changed = true;
         end_unreadable(&mut key, effects);
         let is_same = |other: &SlotKey| other.claim.record == key.claim.record;
         if !self.left.is_empty() && !self.by_job.values().any(|other| is_same(other)) {
             self.left.note(&key.claim, None, &mut effects.events);
         }
         let SlotKey { claim, state, wait, .. } = *key;
-        end_wait(&claim, wait, now, effects);
+        effects.events.extend(wait.map(Event::Ended));
         let fence = match state {
             KeyState::Granted { fence, .. } => Some(fence),
             KeyState::Asked => None,
@@ -408,29 +383,16 @@ impl Keys {
     }
 
     /// Releases all keys that are or may be held.
-    pub(super) fn release_all(&mut self, now: Time, effects: &mut Effects) {
+    pub(super) fn release_all(&mut self, effects: &mut Effects) {
         while let Some((id, _)) = self.by_job.first_key_value() {
-            self.release(*id, now, effects);
+            self.release(*id, effects);
         }
     }
 }
 
 /// Reports that the record of a key can be read again, or is not needed any more.
 fn end_unreadable(key: &mut SlotKey, effects: &mut Effects) {
-    if mem::take(&mut key.is_unreadable) {
-        effects.events.push(Event::JobResumed { name: key.claim.job.clone() });
-    }
-}
-
-fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, effects: &mut Effects) {
-    if let Some(wait) = wait {
-        let waited = since(now, wait.since);
-        effects.events.push(Event::KeyFree {
-            name: claim.job.clone(),
-            key: claim.key.clone(),
-            waited,
-        });
-    }
+    effects.events.extend(key.unreadable.take().map(Event::Ended));
 }
 
 /// Sorts the claims of keys among these requests by their places in the queues. Others stay in

@@ -111,9 +111,7 @@ impl Planner {
     fn report_ahead(&mut self, id: SlotId, until: Time) {
         let Some(slot) = self.jobs.get_mut(id).filter(|slot| !slot.is_stored()) else { return };
         if !matches!(slot.reported(), Some(Off::Ahead(_))) {
-            let off = Off::Ahead(until);
-            self.effects.events.extend(off.event(slot.name.clone()));
-            slot.rare.get_or_insert_default().reported = Some(off);
+            slot.report(Some(Off::Ahead(until)), &mut self.effects.events);
             self.ahead.waits(id, until);
         }
     }
@@ -160,10 +158,11 @@ impl Planner {
         for state in &states {
             is_new |= self.found(state, number, now);
         }
-        let has_all = kinds.is_some() && is_whole && !is_full;
+        if kinds.is_some() && is_whole && !is_full {
+            self.due.end_sweep(&mut self.effects.events);
+        }
         FoundWork {
             is_new,
-            invalid: has_all.then(|| self.due.end_sweep(&mut self.effects.events)),
             claimed_at: self.due.claims_found_at(states.len()),
             left_until: self.turns.shares.left_until(),
             is_losing: self.turns.contention.is_losing(),

@@ -2,12 +2,12 @@
 //! which jobs of this node wait.
 
 use super::key::KeyClaim;
-use crate::{backend::Lease, event::Event, record::job_of};
+use crate::{backend::Lease, condition::Condition, event::Event, record::job_of};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The reported holders, by the record of the key.
 #[derive(Debug, Default)]
-pub(super) struct LeftKeys(BTreeMap<Arc<str>, Arc<str>>);
+pub(super) struct LeftKeys(BTreeMap<Arc<str>, Condition>);
 
 impl LeftKeys {
     pub(super) fn is_empty(&self) -> bool {
@@ -17,15 +17,15 @@ impl LeftKeys {
     /// Notes the place of such a holder that keeps this claim from being granted, if there is one.
     pub(super) fn note(&mut self, claim: &KeyClaim, left: Option<&Lease>, events: &mut Vec<Event>) {
         let reported = self.0.get(&claim.record);
-        if reported.map(|name| &**name) == left.map(job_of) {
+        if reported.and_then(Condition::job) == left.map(job_of) {
             return;
         }
-        events.extend(self.0.remove(&claim.record).map(|name| Event::JobResumed { name }));
+        events.extend(self.0.remove(&claim.record).map(Event::Ended));
         if let Some(lease) = left {
-            let name: Arc<str> = job_of(lease).into();
-            self.0.insert(claim.record.clone(), name.clone());
-            let (until, key) = (lease.until, Some(claim.key.clone()));
-            events.push(Event::ClockWasAhead { name, until, key });
+            let (job, key) = (job_of(lease).into(), claim.key.clone());
+            let left = Condition::KeyLeft { job, key, until: lease.until };
+            self.0.insert(claim.record.clone(), left.clone());
+            events.push(Event::Began(left));
         }
     }
 }

@@ -182,7 +182,6 @@ impl Planner {
             self.publish(&name, &mut output);
         }
         output.events = mem::take(&mut self.effects.events);
-        output.key_waits = self.keys.waits();
         output.status = self.status();
         output
     }
@@ -247,7 +246,7 @@ impl Planner {
             Some(Release::unresolved(slot.name.clone(), pending.claim, pending.then))
         });
         let mut releases: Vec<Release> = unresolved.collect();
-        self.keys.release_all(self.now, &mut self.effects);
+        self.keys.release_all(&mut self.effects);
         let (queries, claimed) = self.due.take_claimed();
         let given_back = self.effects.releases.into_iter().chain(claimed);
         releases.extend(given_back.map(Release::read_first));

@@ -2,7 +2,7 @@
 
 use super::{DueRequest, Release, Request, Start};
 use crate::{
-    backend::NextRun, error::Error, event::Event, health::KeyWait, registry::Ranking, time::Time,
+    backend::NextRun, error::Error, event::Event, registry::Ranking, time::Time,
 };
 use std::sync::Arc;
 
@@ -16,8 +16,6 @@ pub(crate) struct Output {
     pub(crate) events: Vec<Event>,
     /// The states of jobs to publish.
     pub(crate) planned: Vec<(Arc<str>, PlannedJob)>,
-    /// The waits for concurrency keys, if one of them has changed.
-    pub(crate) key_waits: Option<Vec<Arc<KeyWait>>>,
     /// The jobs about which the store has answered again.
     pub(crate) recovered: Vec<Arc<str>>,
     /// The last error, if operations have failed. They are repeated.
@@ -98,8 +96,6 @@ pub(crate) struct Search {
 pub(crate) struct FoundWork {
     /// It shows something new to do.
     pub(crate) is_new: bool,
-    /// The number of stored schedules that this node cannot run, if the search has found all.
-    pub(crate) invalid: Option<usize>,
     /// The time at which queries begin to claim most of what it has found.
     pub(crate) claimed_at: Option<Time>,
     /// The time at which what is left to other nodes is searched again.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     backend::{NotRun, Outcome},
+    condition::Condition,
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{CheckedSchedule, JobSpec},
@@ -19,8 +20,8 @@ use std::{collections::HashSet, sync::Arc};
 impl Planner {
     pub(super) fn add_or_report(&mut self, name: Arc<str>, spec: JobSpec) {
         if let Err(error) = self.add(name.clone(), spec) {
-            let reason = error.chain();
-            self.effects.events.push(Event::JobInvalid { name, reason });
+            let invalid = Condition::JobInvalid { job: name, reason: error.chain() };
+            self.effects.events.push(Event::Began(invalid));
         }
     }
 
@@ -86,7 +87,7 @@ impl Planner {
 
     /// Frees the slot of a job about which nothing is asked.
     pub(super) fn free(&mut self, id: SlotId) -> Option<Slot> {
-        self.keys.release(id, self.now, &mut self.effects);
+        self.keys.release(id, &mut self.effects);
         self.outbox.answered(Some(id));
         self.ahead.remove(id);
         self.watch.was_covered(id);
@@ -186,15 +187,12 @@ impl Planner {
     pub(super) fn turn_off(&mut self, id: SlotId, off: Off, now: Time) {
         let recheck_at = self.off_until(id, &off, now);
         let Some(slot) = self.jobs.get_mut(id) else { return };
-        if slot.reported() != Some(&off) {
-            self.effects.events.extend(off.event(slot.name.clone()));
-            slot.rare.get_or_insert_default().reported = Some(off.clone());
-        }
+        slot.report(Some(off.clone()), &mut self.effects.events);
         if off == Off::Deleted {
             slot.note_cursor(None);
         }
         slot.phase = Phase::Off(off);
-        self.keys.release(id, now, &mut self.effects);
+        self.keys.release(id, &mut self.effects);
         self.wake(id, Some(When::At(recheck_at)));
     }
 
@@ -212,10 +210,8 @@ impl Planner {
     /// Reports that a job runs again that was off.
     pub(super) fn turn_on(&mut self, id: SlotId) {
         self.ahead.resumes(id);
-        if let Some(slot) = self.jobs.get_mut(id)
-            && slot.rare.as_mut().and_then(|rare| rare.reported.take()).is_some()
-        {
-            self.effects.events.push(Event::JobResumed { name: slot.name.clone() });
+        if let Some(slot) = self.jobs.get_mut(id) {
+            slot.report(None, &mut self.effects.events);
         }
     }
 }

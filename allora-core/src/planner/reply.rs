@@ -104,7 +104,7 @@ impl Planner {
             return None;
         }
         if request.is_claim() && !matches!(reply, Reply::Claimed(_)) {
-            self.keys.release(id, now, &mut self.effects);
+            self.keys.release(id, &mut self.effects);
         }
         if let RequestAction::Claim(pending) = &request.action {
             self.turns.own_claim_ended(pending.own_instant, Some(came_at));
@@ -293,7 +293,7 @@ impl Planner {
                 RequestAction::Claim(pending) => {
                     let scheduled_at = pending.claim.start.scheduled_at;
                     self.effects.events.push(Event::ClaimAbandoned { name, scheduled_at });
-                    self.keys.release(id, now, &mut self.effects);
+                    self.keys.release(id, &mut self.effects);
                     self.mark_dirty(id);
                 }
                 RequestAction::Register { .. } | RequestAction::Redefine { .. } => {
@@ -323,7 +323,7 @@ impl Planner {
     ) -> Option<Start> {
         let PendingClaim { claim, then, late, started, .. } = pending;
         let (mut then, late) = (*then, *late);
-        let key = self.keys.hand_over(id, now, &mut self.effects);
+        let key = self.keys.hand_over(id, &mut self.effects);
         let slot = self.jobs.get_mut(id)?;
         let (name, spec) = (slot.name.clone(), slot.spec.clone());
         slot.fence = Some(claimed.fence);

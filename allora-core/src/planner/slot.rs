@@ -3,6 +3,7 @@
 use super::{backlog::Backlog, known::Known, wake_up::When};
 use crate::{
     backend::{Claim, Cursor, NextRun, NotRun, OPERATION_BYTES},
+    condition::Condition,
     event::Event,
     job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Progress},
     time::{Time, saturating_add},
@@ -122,13 +123,15 @@ pub(crate) enum Off {
 }
 
 impl Off {
-    pub(crate) fn event(&self, name: Arc<str>) -> Option<Event> {
+    pub(super) fn condition(&self, job: Arc<str>) -> Option<Condition> {
         Some(match self {
-            Off::Deleted => Event::Deleted { name },
-            Off::Conflict(reason) => Event::DefinitionConflict { name, reason },
-            Off::Invalid(reason) => Event::JobInvalid { name, reason: reason.clone() },
-            Off::Unreadable(reason) => Event::JobUnreadable { name, reason: reason.clone() },
-            Off::Ahead(until) => Event::ClockWasAhead { name, until: *until, key: None },
+            Off::Deleted => Condition::JobDeleted { job },
+            Off::Conflict(reason) => {
+                Condition::DefinitionConflict { job, reason: (*reason).to_owned() }
+            }
+            Off::Invalid(reason) => Condition::JobInvalid { job, reason: reason.clone() },
+            Off::Unreadable(reason) => Condition::RecordUnreadable { job, reason: reason.clone() },
+            Off::Ahead(until) => Condition::ClockWasAhead { job, until: *until },
             Off::Removed => return None,
         })
     }
@@ -259,6 +262,23 @@ impl Slot {
             Phase::New(Some(definition)) => Ok(Cow::Borrowed(definition)),
             Phase::Redefine(former) => Ok(Cow::Borrowed(&former.own)),
             _ => CheckedSchedule::definition(self.own()).map(Cow::Owned),
+        }
+    }
+
+    /// Reports the reason why this node does not run it, in place of the one before, or that there is none.
+    pub(super) fn report(&mut self, off: Option<Off>, events: &mut Vec<Event>) {
+        if self.reported() == off.as_ref() {
+            return;
+        }
+        let name = &self.name;
+        let of = |off: &Off| off.condition(name.clone());
+        let (before, after) = (self.reported().and_then(of), off.as_ref().and_then(of));
+        let is_same =
+            |one: &Condition| after.as_ref().is_some_and(|after| after.code() == one.code());
+        events.extend(before.filter(|before| !is_same(before)).map(Event::Ended));
+        events.extend(after.map(Event::Began));
+        if off.is_some() || self.rare.is_some() {
+            self.rare.get_or_insert_default().reported = off;
         }
     }
 

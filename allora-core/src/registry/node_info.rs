@@ -54,7 +54,8 @@ pub struct NodeInfo {
     pub unique_name: Option<String>,
     /// Hashes of the names of those whose stored definitions its build cannot run, at most [`LEFT`].
     pub(crate) left_jobs: Vec<u32>,
-    /// The conditions that keep jobs from running on it, at most eight lines.
+    /// The [conditions](crate::Condition) that keep jobs from running on it, each with its code, at most
+    /// eight lines.
     pub problems: Vec<String>,
     /// The number of orphaned jobs in code, if this node is the one that looks for them.
     pub orphans: usize,

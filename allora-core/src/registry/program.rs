@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[non_exhaustive]
 pub struct ProgramReport {
     /// The conditions that only the program knows, such as a configuration that it cannot read: each
-    /// with evidence and remedy, on one line. While there is one, the node is not
-    /// [healthy](crate::Health::is_healthy).
+    /// with evidence and remedy, on one line
+    /// ([`Condition::ProgramReport`](crate::Condition::ProgramReport)). While there is one, the node is
+    /// not [healthy](crate::Health::is_healthy).
     pub conditions: Vec<String>,
     /// Names of jobs in code that this node does not run now and that have a use all the same. They
     /// are not orphaned and not pruned while the node lives.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     backend::Backend,
+    condition::Condition,
     error::{BoxError, Error, ErrorKind, Result},
     event::Event,
     job::{Delivery, IntoJob, IntoOutcome, JobFuture, JobSpec, Placement, Settings, job},
@@ -201,7 +202,7 @@ impl Builder {
     }
 
     /// Sets a closure that receives every [`Event`] of this node, in order. It is called on the
-    /// scheduler's own task and must not block.
+    /// scheduler's own task, or by [`Handle::report`](crate::Handle::report), and must not block.
     pub fn on_event(mut self, on_event: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Arc::new(on_event));
         self
@@ -366,7 +367,9 @@ impl Builder {
             check(&name, &spec)?;
             node.add(name, spec)?;
         }
-        node.emit(warning.map(|what| Event::DurabilityWarning { what }));
+        if let Some(what) = warning {
+            node.begin_condition(Condition::DurabilityRisk { what });
+        }
         Ok(Scheduler { node: Arc::new(node) })
     }
 }

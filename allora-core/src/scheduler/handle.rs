@@ -11,6 +11,7 @@ use crate::{
         Action, Applied, Batch, HistoryEntry, HistoryQuery, OPERATOR, Operation, Outcome, Reply,
         TimeSource, TriggerStatus, Triggered, outcome_of_trigger,
     },
+    condition::{Code, Condition},
     error::{Error, ErrorKind, Result},
     health::{Health, JobStatus},
     job::{CheckedSchedule, IntoJob, is_past},
@@ -140,7 +141,7 @@ impl Handle {
 
     /// Declares the labels that this node's program needs on some node, in place of those declared
     /// before: it has work for nodes with these labels. If no live node has one, all nodes report
-    /// that ([`Event::LabelUnmatched`](crate::Event::LabelUnmatched)).
+    /// that ([`LabelUnmatched`](crate::Condition::LabelUnmatched)).
     ///
     /// # Errors
     /// `Invalid` for a label that [`Builder::node_labels`](super::Builder::node_labels) rejects.
@@ -151,8 +152,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Reports what the program knows about itself, in place of its report before: to
-    /// [`health`](Self::health) at once, and to the other nodes with the next write of this node's
+    /// Reports what the program knows about itself, in place of its report before: as conditions of this
+    /// node at once ([`ProgramReport`](crate::Condition::ProgramReport)), and to the other nodes with the next write of this node's
     /// record ([`Builder::heartbeat`](super::Builder::heartbeat)).
     ///
     /// ```
@@ -166,7 +167,11 @@ impl Handle {
     /// # let _ = configured;
     /// ```
     pub fn report(&self, report: ProgramReport) {
+        let conditions: Vec<Arc<str>> =
+            report.conditions.iter().map(|what| what.as_str().into()).collect();
         self.node.shared().report = report;
+        let conditions = conditions.into_iter().map(|what| Condition::ProgramReport { what });
+        self.node.set_conditions(Code::ProgramReport, conditions);
     }
 
     /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace

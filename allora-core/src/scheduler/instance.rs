@@ -11,6 +11,7 @@ use super::{
     upkeep::{calendars, registry::Registry, watcher::Watcher},
 };
 use crate::{
+    condition::Code,
     event::Event,
     planner::{Planner, PlannerConfig},
 };
@@ -128,6 +129,9 @@ impl Scheduler {
                 work.await
             }
         };
+        for over in [Code::CapacityFull, Code::KeyBusy] {
+            node.set_conditions(over, None);
+        }
         let Stopped { cancelled, unrecorded, unresolved } = stopped;
         node.emit([Event::Stopped { cancelled, unrecorded, unresolved }]);
         stopped
@@ -157,7 +161,8 @@ impl Drop for Scheduler {
         self.node.stop(Stop::Now);
         self.node.drop_runs();
         self.node.close();
-        self.node.metrics.ended();
+        let active: Vec<_> = self.node.board.seen().active.all().cloned().collect();
+        self.node.metrics.ended(&active);
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
         middleware::Middleware,
         timer_queue::TimerQueue,
     },
-    status::{board::Board, metrics::Metrics, store_health::StoreHealth},
+    status::{board::Board, metrics::Metrics},
     trigger_waits::TriggerWaits,
     upkeep::{calendar_cache::CalendarCache, misfits::Misfits},
 };
@@ -79,7 +79,6 @@ pub(crate) struct Node {
     pub(super) registry: Notify,
     /// The named calendars of stored schedules.
     pub(super) calendars: CalendarCache,
-    pub(super) store: StoreHealth,
     pub(super) board: Board,
     pub(super) metrics: Metrics,
     pub(super) trigger_waits: TriggerWaits,
@@ -239,7 +238,6 @@ impl Node {
             watcher: Notify::default(),
             registry: Notify::default(),
             calendars: CalendarCache::default(),
-            store: StoreHealth::default(),
             board: Board::default(),
             metrics: Metrics::new(),
             trigger_waits: TriggerWaits::default(),

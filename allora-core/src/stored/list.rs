@@ -17,8 +17,8 @@ pub struct Filter<'a> {
     pub prefix: &'a str,
     /// Schedules of this kind only.
     pub kind: Option<&'a str>,
-    /// Schedules in this condition only.
-    pub condition: Option<Condition>,
+    /// Schedules in this state only.
+    pub state: Option<ScheduleState>,
     /// Stored schedules with this tag only.
     pub tag: Option<&'a str>,
     /// Stored schedules of this owner only.
@@ -27,9 +27,9 @@ pub struct Filter<'a> {
     pub stored_only: bool,
 }
 
-/// A condition of a schedule.
+/// A state of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum ScheduleState {
     /// It waits for its next occurrence.
     Waiting,
     /// It has an active run.
@@ -44,19 +44,19 @@ pub enum Condition {
     Broken,
 }
 
-impl Condition {
-    /// `true` if the schedule is in this condition. Conditions overlap: a paused schedule may be
+impl ScheduleState {
+    /// `true` if the schedule is in this state. States overlap: a paused schedule may be
     /// running, and have dead letters. The state does not show a missing calendar:
     /// [`Schedules::list`] and [`Schedules::definition`] find it.
     pub fn holds(self, state: &JobState) -> bool {
         let idle = state.unreadable.is_none() && state.leases.is_empty() && state.paused.is_none();
         match self {
-            Condition::Waiting => idle && state.due_at.is_some(),
-            Condition::Running => !state.leases.is_empty(),
-            Condition::Paused => state.paused.is_some(),
-            Condition::Ended => idle && state.due_at.is_none(),
-            Condition::Dead => !state.dead.is_empty(),
-            Condition::Broken => {
+            ScheduleState::Waiting => idle && state.due_at.is_some(),
+            ScheduleState::Running => !state.leases.is_empty(),
+            ScheduleState::Paused => state.paused.is_some(),
+            ScheduleState::Ended => idle && state.due_at.is_none(),
+            ScheduleState::Dead => !state.dead.is_empty(),
+            ScheduleState::Broken => {
                 let unread = || Definition::parse(&state.name, &state.definition).is_err();
                 state.unreadable.is_some() || (!state.kind.is_empty() && unread())
             }
@@ -100,10 +100,10 @@ impl<'a> Filter<'a> {
         self
     }
 
-    /// Lists schedules in this condition only.
+    /// Lists schedules in this state only.
     #[must_use]
-    pub fn condition(mut self, condition: Condition) -> Self {
-        self.condition = Some(condition);
+    pub fn state(mut self, state: ScheduleState) -> Self {
+        self.state = Some(state);
         self
     }
 }
@@ -133,8 +133,7 @@ impl Schedules {
         let mut after = after.map(str::to_owned);
         while listed.len() < limit {
             // Most of a page may be filtered out.
-            let is_filtered =
-                filter.condition.is_some() || filter.has_labels() || filter.stored_only;
+            let is_filtered = filter.state.is_some() || filter.has_labels() || filter.stored_only;
             let size = if is_filtered { PAGE } else { (limit - listed.len()).min(PAGE) };
             let states = self.page(filter, after.as_deref(), size).await?;
             let is_last = states.len() < size;
@@ -245,11 +244,11 @@ impl Schedules {
         filter: Filter<'_>,
         states: Vec<JobState>,
     ) -> Result<Vec<JobState>> {
-        let lacking = match filter.condition {
-            Some(Condition::Broken) => self.lacking_calendars(&states).await?,
+        let lacking = match filter.state {
+            Some(ScheduleState::Broken) => self.lacking_calendars(&states).await?,
             _ => HashSet::new(),
         };
-        let otherwise = Filter { condition: None, ..filter };
+        let otherwise = Filter { state: None, ..filter };
         let is_selected = |state: &JobState| {
             is_in(filter, state) || lacking.contains(&state.name) && is_in(otherwise, state)
         };
@@ -279,7 +278,7 @@ impl Filter<'_> {
         self.stored_only
             && self.kind != Some("")
             && self.prefix.is_empty()
-            && self.condition.is_none()
+            && self.state.is_none()
             && !self.has_labels()
     }
 }
@@ -289,7 +288,7 @@ pub(super) fn is_in(filter: Filter<'_>, state: &JobState) -> bool {
     if filter.stored_only && state.kind.is_empty() {
         return false;
     }
-    if !filter.condition.is_none_or(|condition| condition.holds(state)) {
+    if !filter.state.is_none_or(|one| one.holds(state)) {
         return false;
     }
     if !filter.has_labels() {

@@ -34,7 +34,7 @@
 //! # Can I list them by due time?
 //! [`Schedules::list_by_due`] does. The stores keep lists by name, and an index of the stored schedules
 //! by due time: with [`Filter::stored_only`], the first ones are read from that.
-//! A list of the schedules in one [`Condition`] also reads them all.
+//! A list of the schedules in one [`ScheduleState`] also reads them all.
 
 mod ahead;
 mod bulk;
@@ -71,7 +71,7 @@ pub(crate) use definition::Found;
 pub(crate) use errors::{end_unknown, no_history, not_ended, not_triggered};
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
-pub use list::{Condition, Filter};
+pub use list::{Filter, ScheduleState};
 pub use operate::MAX_BACKFILL;
 pub use planned::Creation;
 pub use route::Handler;

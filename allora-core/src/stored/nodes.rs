@@ -3,12 +3,13 @@
 use super::Schedules;
 use crate::{
     backend::DueQuery,
+    condition::Condition,
     error::Result,
-    health::UnhandledKind,
     registry::{Fleet, NodeInfo, read_nodes},
+    time::Time,
 };
 use chrono::TimeDelta;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The largest number of due schedules of unhandled kinds that are read.
 const LIMIT: usize = 100;
@@ -29,15 +30,15 @@ impl Schedules {
         Ok(self.fleet().await?.nodes)
     }
 
-    /// The kinds of which stored schedules have been due for a minute and that no live node handles,
-    /// ordered by name. Reads the nodes, the kinds and at most 100 schedules.
+    /// A [`KindUnhandled`](Condition::KindUnhandled) for each kind of which stored schedules have been due
+    /// for a minute and that no live node handles, ordered by kind. Reads the nodes, the kinds and at most 100 schedules.
     ///
     /// # Errors
     /// `Unavailable`.
     ///
     /// # Cancel safety
     /// Nothing is changed.
-    pub async fn unhandled_kinds(&self) -> Result<Vec<UnhandledKind>> {
+    pub async fn unhandled_kinds(&self) -> Result<Vec<Condition>> {
         let fleet = self.fleet().await?;
         let queries = self.queries()?;
         let kinds = self.within("kinds", queries.kinds()).await?;
@@ -49,14 +50,16 @@ impl Schedules {
         let until = self.recent_store_time().await? - DUE;
         let query = DueQuery::new(&kinds, until, LIMIT);
         let due = self.within("find_due", queries.find_due(query, self.now())).await?;
-        let mut unhandled: BTreeMap<String, UnhandledKind> = BTreeMap::new();
+        let mut unhandled: BTreeMap<String, (Arc<str>, Time, usize)> = BTreeMap::new();
         for state in due.found {
-            let Some(since) = state.due_at else { continue };
-            let (kind, example) = (state.kind.clone(), state.name);
-            let first = || UnhandledKind { kind, example, since, waiting: 0 };
-            unhandled.entry(state.kind).or_insert_with(first).waiting += 1;
+            let Some(due_at) = state.due_at else { continue };
+            let first = || (state.name.into(), due_at, 0);
+            unhandled.entry(state.kind).or_insert_with(first).2 += 1;
         }
-        Ok(unhandled.into_values().collect())
+        let condition = |(kind, (example, due_at, waiting)): (String, (Arc<str>, Time, usize))| {
+            Condition::KindUnhandled { kind: kind.into(), example, due_at, waiting }
+        };
+        Ok(unhandled.into_iter().map(condition).collect())
     }
 
     async fn fleet(&self) -> Result<Fleet> {

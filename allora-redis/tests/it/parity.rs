@@ -243,7 +243,7 @@ fn a1_a13_a19_a_job_keeps_its_phase_is_in_time_and_doubles_nothing() {
         for _ in 0..2 {
             let late = late.clone();
             let least = move |event: &Event| {
-                if let Event::Started { late: this, .. } = event {
+                if let Event::RunStarted { late: this, .. } = event {
                     let mut late = late.lock().unwrap();
                     *late = (*late).min(*this);
                 }
@@ -412,8 +412,8 @@ fn a14_a_node_emits_its_events() {
             builder.on_event(move |event| {
                 says.lock().unwrap().push(match event {
                     Event::Ready { jobs: 1, .. } => "ready",
-                    Event::Started { name, .. } if &**name == "one" => "started",
-                    Event::Ended { outcome: Outcome::Succeeded, .. } => "ran",
+                    Event::RunStarted { name, .. } if &**name == "one" => "started",
+                    Event::RunEnded { outcome: Outcome::Succeeded, .. } => "ran",
                     _ => "else",
                 });
             })

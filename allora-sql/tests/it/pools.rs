@@ -68,7 +68,7 @@ async fn a_job_that_keeps_the_only_connection_of_the_pool_stands_in_no_ones_way(
     let mut events = Vec::new();
     let until_it_ends = async {
         while let Some(event) = heard.next().await {
-            let is_end = matches!(event, Event::Ended { .. });
+            let is_end = matches!(event, Event::RunEnded { .. });
             events.push(event);
             if is_end {
                 break;
@@ -80,7 +80,7 @@ async fn a_job_that_keeps_the_only_connection_of_the_pool_stands_in_no_ones_way(
         |event: &Event| matches!(event, Event::LeaseLost { .. } | Event::LeaseRenewalFailed { .. });
     assert!(!events.iter().any(lost), "{events:?}");
     let ended = events.iter().find_map(|event| match event {
-        Event::Ended { attempt, outcome, .. } => Some((*attempt, outcome.word())),
+        Event::RunEnded { attempt, outcome, .. } => Some((*attempt, outcome.word())),
         _ => None,
     });
     assert_eq!(ended, Some((1, "succeeded")), "{events:?}");

@@ -16,7 +16,7 @@ use allora_core::{
     BoxError, ErrorKind, Next, Pattern, Retry, Run, Scheduler, Schedules, StoredSchedule, Time,
     backend::JobState,
     runtime::Tokio,
-    stored::{Condition, DesiredState, Filter, Gap, ScheduleExport},
+    stored::{DesiredState, Filter, Gap, ScheduleExport, ScheduleState},
 };
 use allora_memory::Memory;
 use std::{
@@ -230,7 +230,7 @@ async fn workers_route_retry_and_release(place: Place) {
             "vetoed",
         ]
     );
-    let dead = client.list(Filter::default().condition(Condition::Dead), None, 9).await.unwrap();
+    let dead = client.list(Filter::default().state(ScheduleState::Dead), None, 9).await.unwrap();
     assert_eq!(names(&dead), ["user_dies"]);
     let unknown = client.get("unknown").await.unwrap();
     assert!(unknown.cursor.is_some() && unknown.counters.started == 0, "it waits");

@@ -54,10 +54,10 @@ fn a_job_with_a_faulty_schedule_is_not_run() {
         |after| Some(after + TimeDelta::microseconds(999)),
     ];
     for next_at in bad {
-        OneJob::new(Says(next_at).into()).at(0.0).expect(&[], &["JobInvalid"], None);
+        OneJob::new(Says(next_at).into()).at(0.0).expect(&[], &["job-invalid"], None);
     }
     let late = |after: Time| Some(if after < at(60.0) { at(60.0) } else { after });
-    OneJob::new(Says(late).into()).at(0.0).at(60.0).expect(&[], &["JobInvalid"], 60.);
+    OneJob::new(Says(late).into()).at(0.0).at(60.0).expect(&[], &["job-invalid"], 60.);
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn at_most_once_code_starts_no_attempt_after_the_first() {
     for record in [failed_once(retried().version(1)), killed_once(retried().version(1))] {
         // The stored definition holds. A node with code for it may run the attempt.
         let older = OneJob::found(minutely(), record).at(95.0);
-        let older = older.expect(&[], &["DefinitionConflict"], 60.);
+        let older = older.expect(&[], &["definition-conflict"], 60.);
         // No such node has come for a minute: the occurrence ends as a dead letter.
-        let events = ["DefinitionConflict", "Redefined", "JobResumed", "GivenUp"];
+        let events = ["definition-conflict", "Redefined", "definition-conflict over", "GivenUp"];
         let older = older.at(149.0).at(155.0).expect(&[120.], &events, 180.);
         let record = older.record.unwrap();
         let [letter] = &record.dead[..] else { panic!("one dead letter: {record:?}") };
@@ -126,7 +126,7 @@ fn at_most_once_code_runs_the_stored_definition_again_when_another_node_has_run_
     let end = Operation::complete("job", claimed.fence, then, Completion::Succeeded);
     older.apply(&end, "other", at(96.0)).unwrap();
     older.planner.on_notification("job");
-    let events = ["DefinitionConflict", "DefinitionAdopted", "JobResumed"];
+    let events = ["definition-conflict", "DefinitionAdopted", "definition-conflict over"];
     older.at(97.0).at(120.0).expect(&[120.], &events, 180.);
 }
 
@@ -143,10 +143,10 @@ fn a_node_without_capacity_leaves_a_definition_to_others() {
         }
     };
     (0..20).for_each(|i| busy(&mut full, 130.0 + f64::from(i)));
-    let full = full.expect(&[], &["DefinitionConflict"], 60.);
+    let full = full.expect(&[], &["definition-conflict"], 60.);
     full.at(215.0).expect(
         &[180.],
-        &["DefinitionConflict", "Redefined", "JobResumed", "missed 60-120 2"],
+        &["definition-conflict", "Redefined", "definition-conflict over", "missed 60-120 2"],
         240.,
     );
 }

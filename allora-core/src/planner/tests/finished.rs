@@ -56,7 +56,7 @@ fn a_job_whose_schedule_has_ended_is_one_of_the_nodes_jobs_until_it_is_removed()
 #[test]
 fn a_job_whose_schedule_has_ended_is_off_when_it_is_deleted() {
     let job = finished(of(once(at(60.0)))).operator(70.0, Action::Delete);
-    job.at(70.0).at(71.0).expect(&[60.], &["Deleted"], None);
+    job.at(70.0).at(71.0).expect(&[60.], &["job-deleted"], None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 fn a_deleted_job_stays_deleted_and_one_without_a_record_is_registered_again() {
     let mut job = OneJob::new(minutely()).at(0.0);
     job.apply(&Operation::new("job", Action::Delete), "operator", at(1.0)).unwrap();
-    job.at(60.0).at(120.0).expect(&[], &["Deleted"], None);
+    job.at(60.0).at(120.0).expect(&[], &["job-deleted"], None);
     let mut job = OneJob::new(minutely()).at(0.0);
     job.record = None;
     job.at(60.0).at(120.0).expect(&[120.], &["Reregistered"], 180.);
@@ -51,7 +51,7 @@ fn a_removed_job_leaves_nothing_and_its_claim_is_resolved() {
 
 #[test]
 fn absent_is_deleted_if_the_store_has_removed_a_tombstone_as_new_as_it() {
-    for (newer, event) in [(0, "Deleted"), (-1, "Reregistered")] {
+    for (newer, event) in [(0, "job-deleted"), (-1, "Reregistered")] {
         let mut job = OneJob::new(minutely()).at(0.0);
         let fence = job.record.as_ref().unwrap().fence;
         job.planner.on_notification("job");
@@ -76,7 +76,7 @@ fn a_record_that_was_unreadable_for_a_second_is_read_again() {
     }
     job.at(130.0).at(180.0).expect(
         &[120., 180.],
-        &["JobUnreadable", "JobResumed", "missed 60-60 1"],
+        &["record-unreadable", "record-unreadable over", "missed 60-60 1"],
         240.,
     );
 }

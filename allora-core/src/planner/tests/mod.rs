@@ -201,6 +201,8 @@ impl OneJob {
                 let count = count.map_or("?".to_owned(), |count| count.to_string());
                 format!("skipped {}-{} {count}", seconds(first), seconds(last))
             }
+            Event::Began(condition) => condition.code().to_owned(),
+            Event::Ended(condition) => format!("{} over", condition.code()),
             event => {
                 let text = format!("{event:?}");
                 text.split([' ', '{']).next().unwrap_or_default().to_owned()

@@ -1,6 +1,6 @@
 //! The report that a node's capacity is used up.
 
-use crate::{event::Event, scheduler::monotonic::later};
+use crate::{condition::Condition, event::Event, scheduler::monotonic::later};
 use std::time::{Duration, Instant};
 
 /// The time for which occurrences wait for capacity before that is reported. Shorter waits are
@@ -25,12 +25,13 @@ impl Capacity {
     ) -> Option<Event> {
         if !is_full {
             self.full_since = None;
-            return std::mem::take(&mut self.is_reported).then_some(Event::CapacityFree);
+            let was_reported = std::mem::take(&mut self.is_reported);
+            return was_reported.then_some(Event::Ended(Condition::CapacityFull { concurrency }));
         }
         let since = *self.full_since.get_or_insert(now);
         let is_long = !self.is_reported && now >= later(since, PATIENCE);
         self.is_reported |= is_long;
-        is_long.then_some(Event::CapacityFull { concurrency })
+        is_long.then_some(Event::Began(Condition::CapacityFull { concurrency }))
     }
 
     /// The time at which the condition is reported.

@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     backend::{Applied, Notification, TimeSource},
+    condition::{Code, Condition, StorePart},
     error::{ErrorKind, Result},
     event::Event,
-    health::Notifications,
     job::Placement,
     name::{is_calendar_record, is_internal, is_key_record},
     notify::yield_now,
@@ -24,7 +24,6 @@ use crate::{
     scheduler::{
         monotonic::later,
         node::{CLOCK_SKEW, Node, Stop},
-        status::store_health::Part,
         store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, within},
         upkeep::pruning::Pruning,
     },
@@ -125,7 +124,7 @@ impl Claimer {
                 Ok(()) => {}
                 Err(error) => {
                     (self.has_failed, self.ends_go_first) = (true, true);
-                    self.node.store_failed(Part::Claims, error);
+                    self.node.store_failed(StorePart::Claims, &error);
                     self.back_off().await;
                 }
             }
@@ -144,9 +143,10 @@ impl Claimer {
 
     async fn tick(&mut self) -> Result {
         // Before the first read, so that a store which answers in time sends every notification.
-        if let Some(was_reported) = self.subscription.renew(&self.node) {
+        if self.subscription.renew(&self.node) {
             self.search.at_once();
-            self.subscribed(was_reported);
+            self.node.board.seen().is_subscribed = true;
+            self.node.end_condition(Code::NotificationsDown, "");
         }
         if !self.ready {
             self.first_read().await?;
@@ -222,15 +222,6 @@ impl Claimer {
             Poll::Ready(WokenBy::Reply)
         } else {
             Poll::Pending
-        }
-    }
-
-    /// Publishes a new subscription. `was_reported`: so was the failure of the last one.
-    fn subscribed(&mut self, was_reported: bool) {
-        if was_reported {
-            self.node.emit([Event::NotificationsUp]);
-        } else {
-            self.node.board.conditions().notifications = Notifications::On;
         }
     }
 
@@ -453,7 +444,7 @@ impl Claimer {
                     // One that was not answered in time has waited long enough.
                     match self.is_refused && !are_suspects && !is_late {
                         true => result = Err(error),
-                        false => node.store_failed(Part::Claims, error),
+                        false => node.store_failed(StorePart::Claims, &error),
                     }
                 }
             }
@@ -479,14 +470,14 @@ impl Claimer {
         // Operations that fail while others do not are repeated after waits of their own.
         match self.driver.on_replies(requests, applied, sent) {
             Ok(()) => self.answered(),
-            Err(error) => self.node.store_failed(Part::Claims, error),
+            Err(error) => self.node.store_failed(StorePart::Claims, &error),
         }
     }
 
     /// Notes that the store has replied, unless it does not reply about some job.
     fn answered(&self) {
         if !self.driver.status.is_failing {
-            self.node.store_answered(Part::Claims);
+            self.node.store_answered(StorePart::Claims);
         }
     }
 
@@ -505,14 +496,14 @@ impl Claimer {
             Some(Ok(kinds)) => self.search.learn_kinds(&node, &kinds),
             Some(Err(error)) => {
                 self.search.kinds_failed();
-                node.store_failed(Part::Search, error);
+                node.store_failed(StorePart::Search, &error);
             }
             None => {}
         }
         let due = match due {
             Ok(due) => due,
             Err(error) => {
-                node.store_failed(Part::Search, error);
+                node.store_failed(StorePart::Search, &error);
                 let took = self.pace.since_begin(node.runtime.now());
                 let is_refused = took < node.config.store_timeout / 2;
                 self.poll_at = self.search.failed(&node, is_refused);
@@ -526,7 +517,7 @@ impl Claimer {
             self.poll_at = self.next_poll();
         }
         self.compare_clocks(wall, due.now);
-        node.store_answered(Part::Search);
+        node.store_answered(StorePart::Search);
         if !self.has_failed {
             self.answered();
         }
@@ -544,9 +535,6 @@ impl Claimer {
             is_whole,
         };
         let Some(work) = self.driver.apply(Input::Found(found)).found else { return };
-        if let Some(count) = work.invalid {
-            node.board.count_invalid(count);
-        }
         let claimed_at = work.claimed_at.filter(|_| has_stored && next_due.is_some());
         let FoundWork { is_new, left_until, is_losing, .. } = work;
         let found =
@@ -578,7 +566,7 @@ impl Claimer {
                     _ => QueryReply::Rejected,
                 };
                 self.driver.apply(Input::Queried { is_repeated, reply });
-                node.store_failed(Part::Claims, error);
+                node.store_failed(StorePart::Claims, &error);
             }
         }
     }
@@ -614,20 +602,18 @@ impl Claimer {
             TimeDelta::zero()
         };
         self.node.metrics.clock_offset(-off);
-        self.node.board.conditions().clock_offset_ms = Some(-off.num_milliseconds());
+        let offset_ms = -off.num_milliseconds();
+        self.node.board.seen().clock_offset_ms = Some(offset_ms);
         let is_off = self.is_off;
         // It ends at half of the difference at which it starts, so that it does not flicker.
         self.is_off = off.abs() > if is_off { CLOCK_SKEW / 2 } else { CLOCK_SKEW };
         match (is_off, self.is_off) {
-            (false, true) => {
-                let by = off.abs().to_std().unwrap_or_default();
-                self.node.emit([Event::ClockSkew { ahead: off < TimeDelta::zero(), by }]);
-            }
-            (true, false) => self.node.emit([Event::ClocksAgree]),
-            _ => {}
+            (_, true) => self.node.begin_condition(Condition::ClockSkew { offset_ms }),
+            (true, false) => self.node.end_condition(Code::ClockSkew, ""),
+            (false, false) => {}
         }
         if let Some(error) = self.subscription.failure_to_report() {
-            self.node.emit([Event::NotificationsDown { error: Arc::new(error) }]);
+            self.node.begin_condition(Condition::NotificationsDown { error: error.chain() });
         }
     }
 

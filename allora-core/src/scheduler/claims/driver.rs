@@ -3,7 +3,6 @@
 use crate::{
     backend::{Applied, Backend, Batch, Operation, Reply, TimeSource},
     error::Result,
-    health::KeyWait,
     job::{JobSpec, Placement},
     planner::{Input, OnWay, Output, Planner, Request, Room, Start, Status, Tick, Unfinished},
     scheduler::{
@@ -53,6 +52,11 @@ impl Driver {
         if self.placement == Placement::EveryNode {
             inputs = inputs.into_iter().flat_map(|input| self.with_records(input)).collect();
         }
+        for input in &inputs {
+            if let Input::Remove(name) = input {
+                self.node.end_conditions_of(name);
+            }
+        }
         inputs.push(input);
         let mut output = self.planner.handle(inputs, now);
         self.status = output.status;
@@ -60,7 +64,6 @@ impl Driver {
             self.node.board.planned(&name, planned);
         }
         self.node.emit(mem::take(&mut output.events));
-        self.publish_keys(output.key_waits.take());
         (output, now)
     }
 
@@ -211,21 +214,10 @@ impl Driver {
         }
     }
 
-    /// Publishes the waits for concurrency keys, if one of them has changed.
-    fn publish_keys(&self, waits: Option<Vec<Arc<KeyWait>>>) {
-        let Some(waits) = waits else { return };
-        let mut conditions = self.node.board.conditions();
-        conditions.key_waits[self.placement] = waits;
-        let both = [Placement::OneNode, Placement::EveryNode];
-        let all: Vec<_> = both.iter().flat_map(|one| conditions.key_waits[*one].clone()).collect();
-        drop(conditions);
-        self.node.metrics.key_waits(&all);
-    }
-
     /// Publishes the number of claims whose replies were lost. Those of every-node jobs never are.
     fn publish_unresolved(&self) {
         if self.placement == Placement::OneNode {
-            self.node.board.conditions().unresolved = self.status.unresolved;
+            self.node.board.seen().unresolved = self.status.unresolved;
         }
     }
 

@@ -9,6 +9,7 @@
 use super::unresolved::{Counted, resolve};
 use crate::{
     backend::{ClaimDue, ClaimedDue, Queries, TimeSource},
+    condition::StorePart,
     error::{Error, ErrorKind, Result},
     job::Placement,
     planner::{DueRequest, Release, completion_of},
@@ -16,7 +17,6 @@ use crate::{
         monotonic::later,
         node::Node,
         side_request::SideRequest,
-        status::store_health::Part,
         store_request::{MAX_BACKOFF, MIN_BACKOFF, within},
     },
     stored::Routed,
@@ -122,7 +122,7 @@ async fn resolve_query(
                 break Vec::new();
             }
             Err(error) => {
-                node.store_failed(Part::Claims, error);
+                node.store_failed(StorePart::Claims, &error);
                 node.runtime.sleep_until(later(node.runtime.now(), wait)).await;
                 wait = (wait * 2).min(MAX_BACKOFF);
             }

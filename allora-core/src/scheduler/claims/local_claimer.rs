@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     backend::{Applied, Reply, TimeSource},
+    condition::StorePart,
     error::Result,
     job::Placement,
     notify::yield_now,
@@ -16,7 +17,6 @@ use crate::{
         monotonic::later,
         node::{Node, Stop},
         side_request::SideRequest,
-        status::store_health::Part,
         store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, within},
     },
     time::{saturating_add, since},
@@ -155,10 +155,10 @@ impl LocalClaimer {
         match result {
             Ok(()) => {
                 self.keys.wait = MIN_BACKOFF;
-                node.store_answered(Part::Keys);
+                node.store_answered(StorePart::Keys);
             }
             Err(error) => {
-                node.store_failed(Part::Keys, error);
+                node.store_failed(StorePart::Keys, &error);
                 self.keys.retry_at = Some(later(node.runtime.now(), self.keys.wait));
                 self.keys.wait = (self.keys.wait * 2).min(MAX_BACKOFF);
             }

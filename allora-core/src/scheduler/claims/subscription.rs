@@ -51,9 +51,9 @@ impl Subscription {
         }
     }
 
-    /// Subscribes, if it is time for that. `Some` when there is a new subscription: earlier changes
-    /// had no notification. It says if the failure of the last one was reported.
-    pub(in crate::scheduler) fn renew(&mut self, node: &Arc<Node>) -> Option<bool> {
+    /// Subscribes, if it is time for that. `true` when there is a new subscription: earlier changes had no
+    /// notification.
+    pub(in crate::scheduler) fn renew(&mut self, node: &Arc<Node>) -> bool {
         let now = node.runtime.now();
         if self.renew_at(node).is_some_and(|at| at <= now) {
             self.renew_at = now + MAX_BACKOFF;
@@ -69,8 +69,8 @@ impl Subscription {
             Some(Ok(stream)) => {
                 self.stream = Some(stream);
                 self.limit = Duration::ZERO;
-                let failure = std::mem::replace(&mut self.failure, Failure::No);
-                Some(matches!(failure, Failure::Reported))
+                self.failure = Failure::No;
+                true
             }
             Some(Err(error)) => {
                 self.renew_at = now + node.config.poll_interval.max(MAX_BACKOFF);
@@ -78,9 +78,9 @@ impl Subscription {
                 if matches!(self.failure, Failure::No) {
                     self.failure = Failure::Because(error);
                 }
-                None
+                false
             }
-            None => None,
+            None => false,
         }
     }
 

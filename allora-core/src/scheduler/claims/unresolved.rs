@@ -9,7 +9,6 @@ use crate::{
     scheduler::{
         monotonic::later,
         node::Node,
-        status::store_health::Part,
         store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
     },
 };
@@ -38,7 +37,7 @@ impl Counted {
             shared.unresolved
         };
         self.claims = claims;
-        node.board.conditions().unresolved = unresolved;
+        node.board.seen().unresolved = unresolved;
     }
 }
 
@@ -57,7 +56,7 @@ pub(in crate::scheduler) async fn resolve(
             return;
         }
         if let Err(error) = send(node, &mut claims, limit).await {
-            node.store_failed(Part::Claims, error);
+            node.store_failed(StorePart::Claims, &error);
             node.runtime.sleep_until(later(node.runtime.now(), wait)).await;
             wait = (wait * 2).min(MAX_BACKOFF);
             let sent = limit.min(claims.len());
@@ -75,7 +74,7 @@ async fn send(node: &Node, claims: &mut VecDeque<Release>, limit: usize) -> Resu
     let time = TimeSource::Store { fallback: node.runtime.wall() };
     let batch = Batch::new(&node.id, time, &operations);
     let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
-    node.store_answered(Part::Claims);
+    node.store_answered(StorePart::Claims);
     let mut failure = Ok(());
     for reply in applied.replies {
         let Some(claim) = claims.pop_front() else { break };

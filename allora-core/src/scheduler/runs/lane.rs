@@ -12,11 +12,11 @@ use super::{
 use crate::{
     backend::MAX_BYTES,
     backoff,
+    condition::StorePart,
     error::{Error, Result},
     scheduler::{
         monotonic::later,
         node::Node,
-        status::store_health::Part,
         store_request::{MAX_BACKOFF, MIN_BACKOFF},
     },
 };
@@ -58,7 +58,7 @@ const FEW: usize = 16;
 const PATIENCE: u32 = 8;
 
 pub(in crate::scheduler) struct Lane {
-    part: Part,
+    part: StorePart,
     /// The runs whose updates wait and have not failed.
     fresh: Vec<RunId>,
     /// The runs whose last update failed, or was in a lost request. Others do not wait for them.
@@ -114,7 +114,7 @@ struct Reply {
 }
 
 impl Lane {
-    pub(in crate::scheduler) fn new(part: Part, store_timeout: Duration) -> Self {
+    pub(in crate::scheduler) fn new(part: StorePart, store_timeout: Duration) -> Self {
         Self {
             part,
             fresh: Vec::new(),
@@ -186,7 +186,7 @@ impl Lane {
             self.begin(node, wait, runs, is_wanted);
         }
         if self.on_way.is_empty() && self.fresh.is_empty() && self.failing.is_empty() {
-            node.store.idle(self.part);
+            node.store_is_idle(self.part);
         }
     }
 
@@ -292,7 +292,7 @@ impl Lane {
         let most = if request.failures == 0 { BATCH } else { request.most };
         self.failed(now, request.failures, most, again);
         match error {
-            Some(error) => node.store_failed(self.part, error),
+            Some(error) => node.store_failed(self.part, &error),
             None if self.has_failing() => {}
             None => node.store_answered(self.part),
         }
@@ -303,7 +303,7 @@ impl Lane {
     fn lost(&mut self, node: &Node, request: Request, error: Error) {
         let now = node.runtime.now();
         let Request { sent, failures, runs, load, alone, .. } = request;
-        node.store_failed(self.part, error);
+        node.store_failed(self.part, &error);
         self.hanging.extend(alone);
         // Also another sort of request: then it is not the whole store that hangs.
         let answered_at = self.answered_at.max(node.shared().contacted_at);

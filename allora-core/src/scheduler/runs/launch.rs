@@ -70,7 +70,7 @@ impl Node {
             active.settings.timeout
         };
         let span = run_span(run, late);
-        let event = Event::Started {
+        let event = Event::RunStarted {
             name: run.shared_name(),
             kind: run.shared_kind(),
             node: self.id.clone(),
@@ -197,7 +197,7 @@ impl Node {
             live.result = Some(verdict);
             (event, fits, waited_for)
         };
-        if let Some(Event::Ended { took, outcome, .. }) = &event {
+        if let Some(Event::RunEnded { took, outcome, .. }) = &event {
             span.record("took_ms", millis(*took)).record("outcome", outcome.word());
         }
         span.in_scope(|| self.emit(event));
@@ -222,7 +222,7 @@ pub(in crate::scheduler) fn ended(
     reason: Option<NotRunReason>,
     took: Duration,
 ) -> Event {
-    Event::Ended {
+    Event::RunEnded {
         name: run.shared_name(),
         kind: run.shared_kind(),
         node: run.shared_node(),

@@ -6,13 +6,13 @@ use super::{
     pending_update::{PendingUpdate, send_local},
 };
 use crate::{
+    condition::StorePart,
     event::Event,
     job::Placement,
     run::Run,
     scheduler::{
         monotonic::later,
         node::{Node, SharedState, Stop},
-        status::store_health::Part,
     },
 };
 use futures::future::{Either, pending, select};
@@ -89,8 +89,8 @@ impl Supervisor {
         Self {
             node,
             has_claimed: Arc::default(),
-            extensions: Lane::new(Part::Extensions, store_timeout),
-            ends: Lane::new(Part::Ends, store_timeout),
+            extensions: Lane::new(StorePart::Extensions, store_timeout),
+            ends: Lane::new(StorePart::Ends, store_timeout),
             stopping: None,
             cancelled: 0,
         }

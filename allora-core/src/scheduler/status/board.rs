@@ -3,22 +3,19 @@
 //! The parts of the scheduler write what changes, as it changes; readers ask no part for anything.
 //! So a reader waits for no claimer and no store. No user code runs under its locks.
 
+use super::active::Active;
 use crate::{
     backend::{JobState, Outcome},
-    event::Event,
-    health::{
-        DataMismatch, InvalidSchedules, JobProblem, JobStatus, KeyWait, Notifications, Place,
-        ProblemReason, UnhandledKind,
-    },
+    condition::Code,
+    health::{JobStatus, Place},
     job::Placement,
     planner::PlannedJob,
     registry::{Fleet, LEFT, name_hash},
-    scheduler::inbox::ByPlacement,
     time::{Time, saturating_add},
 };
 use allora_schedule::stable_hash;
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -32,7 +29,7 @@ const SHARDS: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     jobs: [Mutex<HashMap<Arc<str>, View>>; SHARDS],
-    conditions: Mutex<Conditions>,
+    seen: Mutex<Seen>,
 }
 
 /// A job in code, and its last known state.
@@ -53,21 +50,14 @@ struct LastRuns {
     last_success: Option<Time>,
 }
 
-/// The conditions of the node that began and have not ended.
-#[derive(Clone, Debug, Default)]
-pub(in crate::scheduler) struct Conditions {
-    pub(in crate::scheduler) durability_warning: Option<Arc<str>>,
-    pub(in crate::scheduler) notifications: Notifications,
+/// The present state of the node, as far as it is about no single job.
+#[derive(Debug, Default)]
+pub(in crate::scheduler) struct Seen {
+    pub(in crate::scheduler) active: Active,
+    /// The node has subscribed to the store's notifications.
+    pub(in crate::scheduler) is_subscribed: bool,
     pub(in crate::scheduler) clock_offset_ms: Option<i64>,
-    pub(in crate::scheduler) full_since: Option<Time>,
     pub(in crate::scheduler) unresolved: usize,
-    pub(in crate::scheduler) key_waits: ByPlacement<Vec<Arc<KeyWait>>>,
-    pub(in crate::scheduler) problems: BTreeMap<Arc<str>, Arc<JobProblem>>,
-    pub(in crate::scheduler) kinds: BTreeMap<String, UnhandledKind>,
-    pub(in crate::scheduler) mismatches: BTreeMap<Arc<str>, DataMismatch>,
-    pub(in crate::scheduler) invalid_schedules: Option<InvalidSchedules>,
-    /// The overdue occurrences at the watcher's last look, ordered by name.
-    pub(in crate::scheduler) overdue: Vec<(Arc<str>, Time)>,
     /// The nodes of the store at the registry's last look.
     pub(in crate::scheduler) fleet: Option<Arc<Fleet>>,
 }
@@ -85,9 +75,7 @@ impl Board {
     /// Removes a job in code. Returns it if there was one of this name.
     pub(in crate::scheduler) fn remove(&self, name: &str) -> Option<(Arc<str>, Placement)> {
         let removed = self.shard(name).remove_entry(name);
-        let (name, view) = removed?;
-        self.conditions().problems.remove(&name);
-        Some((name, view.placement))
+        removed.map(|(name, view)| (name, view.placement))
     }
 
     /// `true` if the node has a job in code of this name.
@@ -116,10 +104,9 @@ impl Board {
     /// The hashes of the names of the jobs whose stored definitions this build cannot run, some of them if
     /// they are many.
     pub(in crate::scheduler) fn left_jobs(&self) -> Vec<u32> {
-        let conditions = self.conditions();
-        let left = conditions.problems.iter();
-        let left = left.filter(|(_, problem)| problem.reason == ProblemReason::DefinitionConflict);
-        left.map(|(name, _)| name_hash(name)).take(LEFT).collect()
+        let seen = self.seen();
+        let left = seen.active.of(Code::DefinitionConflict).filter_map(|one| one.condition.job());
+        left.map(name_hash).take(LEFT).collect()
     }
 
     /// Publishes the planner's state of a job.
@@ -146,88 +133,8 @@ impl Board {
         });
     }
 
-    /// Publishes the effect of an event at `now`.
-    pub(in crate::scheduler) fn observe(&self, event: &Event, now: impl FnOnce() -> Time) {
-        let held;
-        let (name, reason, detail, until) = match event {
-            Event::Ended { name, outcome, .. } => return self.ended(name, outcome, now()),
-            Event::Deleted { name } => (name, ProblemReason::Deleted, "", None),
-            Event::DefinitionConflict { name, reason } => {
-                (name, ProblemReason::DefinitionConflict, *reason, None)
-            }
-            Event::JobInvalid { name, reason } => (name, ProblemReason::Invalid, &**reason, None),
-            Event::JobUnreadable { name, reason } => {
-                (name, ProblemReason::Unreadable, &**reason, None)
-            }
-            Event::ClockWasAhead { name, until, key } => {
-                held = key.as_ref().map(|key| format!("it holds the concurrency key {key:?}"));
-                let detail = held.as_deref().unwrap_or_default();
-                (name, ProblemReason::ClockWasAhead, detail, Some(*until))
-            }
-            Event::JobResumed { name } => {
-                let removed = self.conditions().problems.remove(name);
-                return drop(removed);
-            }
-            event => return self.observe_node(event, now),
-        };
-        let (name_text, detail) = (name.to_string(), detail.to_owned());
-        let problem = JobProblem { name: name_text, reason, detail, since: now(), until };
-        self.conditions().problems.insert(name.clone(), Arc::new(problem));
-    }
-
-    /// Publishes the present number of the schedules that this node cannot run.
-    pub(in crate::scheduler) fn count_invalid(&self, count: usize) {
-        if let Some(invalid) = &mut self.conditions().invalid_schedules {
-            invalid.count = count;
-        }
-    }
-
-    fn observe_node(&self, event: &Event, now: impl FnOnce() -> Time) {
-        match event {
-            Event::DurabilityWarning { what } => {
-                self.conditions().durability_warning = Some(what.as_str().into());
-            }
-            Event::NotificationsDown { error } => {
-                let (since, error) = (now(), error.chain());
-                self.conditions().notifications = Notifications::Off { since, error };
-            }
-            Event::NotificationsUp => self.conditions().notifications = Notifications::On,
-            Event::CapacityFull { .. } => {
-                let now = now();
-                self.conditions().full_since = Some(now);
-            }
-            Event::CapacityFree => self.conditions().full_since = None,
-            Event::KindUnhandled { kind, example, due_at, waiting } => {
-                let (kind, example) = (kind.to_string(), example.to_string());
-                let (since, waiting) = (*due_at, *waiting);
-                let unhandled = UnhandledKind { kind: kind.clone(), example, since, waiting };
-                self.conditions().kinds.insert(kind, unhandled);
-            }
-            Event::DataMismatch { kind, example, error, builds } => {
-                let [kind_text, example, error, builds] =
-                    [&**kind, &**example, error, builds].map(str::to_owned);
-                let since = now();
-                let mismatch = DataMismatch { kind: kind_text, example, error, builds, since };
-                self.conditions().mismatches.insert(kind.clone(), mismatch);
-            }
-            Event::DataMatches { kind } => {
-                self.conditions().mismatches.remove(kind);
-            }
-            Event::KindHandled { kind } => {
-                self.conditions().kinds.remove(&**kind);
-            }
-            Event::SchedulesInvalid { count, example } => {
-                let (count, example, since) = (*count, example.to_string(), now());
-                let invalid = InvalidSchedules { count, example, since };
-                self.conditions().invalid_schedules = Some(invalid);
-            }
-            Event::SchedulesResumed => self.conditions().invalid_schedules = None,
-            _ => {}
-        }
-    }
-
     /// A run on this node has ended.
-    fn ended(&self, name: &str, outcome: &Outcome, now: Time) {
+    pub(in crate::scheduler) fn ended(&self, name: &str, outcome: &Outcome, now: Time) {
         self.change(name, |view| {
             let runs = view.runs.get_or_insert_default();
             runs.last = Some(outcome.clone());
@@ -284,8 +191,8 @@ impl Board {
         self.jobs[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::scheduler) fn conditions(&self) -> MutexGuard<'_, Conditions> {
-        self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(in crate::scheduler) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

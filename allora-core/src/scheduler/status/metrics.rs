@@ -3,9 +3,9 @@
 
 use crate::{
     backend::{NotRunReason, Outcome},
+    condition::{ActiveCondition, Condition},
     error::{Error, ErrorKind},
     event::Event,
-    health::KeyWait,
     time::Time,
 };
 use chrono::TimeDelta;
@@ -14,7 +14,7 @@ use metrics::{
     histogram,
 };
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -33,8 +33,7 @@ pub(crate) struct Metrics(Mutex<Values>);
 struct Values {
     jobs: HashSet<Arc<str>>,
     kinds: HashSet<Arc<str>>,
-    /// The concurrency keys, each with the number of jobs that waited for it last.
-    keys: HashMap<String, usize>,
+    keys: HashSet<Arc<str>>,
 }
 
 impl Metrics {
@@ -52,13 +51,15 @@ impl Metrics {
     /// Counts an event.
     pub(in crate::scheduler) fn observe(&self, event: &Event) {
         match event {
-            Event::Started { name, kind, late, .. } => {
+            Event::Began(condition) => self.condition(condition, 1.0),
+            Event::Ended(condition) => self.condition(condition, -1.0),
+            Event::RunStarted { name, kind, late, .. } => {
                 let (job, kind) = self.labels(name, kind);
                 gauge!("allora_runs_active").increment(1);
                 histogram!("allora_run_lateness_seconds", "job" => job, "kind" => kind)
                     .record(*late);
             }
-            Event::Ended { name, kind, outcome, reason, took, .. } => {
+            Event::RunEnded { name, kind, outcome, reason, took, .. } => {
                 gauge!("allora_runs_active").decrement(1);
                 let (job, kind) = self.labels(name, kind);
                 histogram!("allora_run_duration_seconds", "job" => job.clone(), "kind" => kind.clone())
@@ -142,44 +143,24 @@ impl Metrics {
     }
 
     /// The node has ended, and nothing is due or waits on it. The process may go on.
-    pub(in crate::scheduler) fn ended(&self) {
+    pub(in crate::scheduler) fn ended(&self, active: &[Arc<ActiveCondition>]) {
         self.next_due(None);
         self.overdue(0);
-        self.key_waits(&[]);
+        active.iter().for_each(|one| self.condition(&one.condition, -1.0));
+    }
+
+    /// A condition has begun, or ended.
+    fn condition(&self, condition: &Condition, by: f64) {
+        gauge!("allora_conditions", "code" => condition.code()).increment(by);
+        if let Condition::KeyBusy { key, .. } = condition {
+            let key = self.values(|values| label(&mut values.keys, key));
+            gauge!("allora_concurrency_key_waiting", "key" => key).increment(by);
+        }
     }
 
     /// The difference between this node's clock and the store's.
     pub(in crate::scheduler) fn clock_offset(&self, offset: TimeDelta) {
         gauge!("allora_clock_offset_seconds").set(offset.as_seconds_f64());
-    }
-
-    /// The jobs of this node that wait for concurrency keys.
-    pub(in crate::scheduler) fn key_waits(&self, waits: &[Arc<KeyWait>]) {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let changed = self.values(|values| {
-            for wait in waits {
-                let is_new = !values.keys.contains_key(&wait.key);
-                let key = if is_new && values.keys.len() >= VALUES { OTHER } else { &wait.key };
-                *counts.entry(key).or_default() += 1;
-            }
-            let mut changed = Vec::new();
-            for (key, count) in &mut values.keys {
-                if *count > 0 && !counts.contains_key(key.as_str()) {
-                    *count = 0;
-                    changed.push((key.clone(), 0));
-                }
-            }
-            for (key, count) in counts {
-                let before = values.keys.insert(key.to_owned(), count);
-                if before != Some(count) {
-                    changed.push((key.to_owned(), count));
-                }
-            }
-            changed
-        });
-        for (key, count) in changed {
-            gauge!("allora_concurrency_key_waiting", "key" => key).set(count as f64);
-        }
     }
 
     /// The labels `job` and `kind`. A stored schedule has no `job`: its names are the users'.
@@ -249,6 +230,7 @@ fn describe() {
         "Leases that were not extended in time"
     );
     describe_counter!("allora_leases_lost_total", "Runs whose lease belongs to another run");
+    describe_gauge!("allora_conditions", "Active conditions of the node");
     describe_gauge!(
         "allora_jobs_overdue",
         "Jobs in code that are due for a minute without a lease"

@@ -1,6 +1,6 @@
 //! No metrics: the feature `metrics` is off.
 
-use crate::{error::Error, event::Event, health::KeyWait, time::Time};
+use crate::{condition::ActiveCondition, error::Error, event::Event, time::Time};
 use chrono::TimeDelta;
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,6 @@ impl Metrics {
     pub(in crate::scheduler) fn woken(&self, _: &'static str) {}
     pub(in crate::scheduler) fn next_due(&self, _: Option<Time>) {}
     pub(in crate::scheduler) fn overdue(&self, _: usize) {}
-    pub(in crate::scheduler) fn ended(&self) {}
+    pub(in crate::scheduler) fn ended(&self, _: &[Arc<ActiveCondition>]) {}
     pub(in crate::scheduler) fn clock_offset(&self, _: TimeDelta) {}
-    pub(in crate::scheduler) fn key_waits(&self, _: &[Arc<KeyWait>]) {}
 }

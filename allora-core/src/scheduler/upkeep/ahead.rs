@@ -3,6 +3,7 @@
 
 use crate::{
     backend::{Batch, JobState, Operation, Page, Reply, TimeSource},
+    condition::{Code, Condition},
     error::Result,
     event::Event,
     job::ahead_until,
@@ -40,7 +41,7 @@ impl Ahead {
                     last = last.max(Some(until));
                     let name: Arc<str> = state.name.as_str().into();
                     if self.names.insert(name.clone()) {
-                        node.emit([Event::ClockWasAhead { name, until, key: None }]);
+                        node.begin_condition(Condition::ClockWasAhead { job: name, until });
                     }
                 }
             }
@@ -71,7 +72,7 @@ impl Ahead {
                 };
                 if !waits {
                     self.names.remove(name);
-                    node.emit([Event::JobResumed { name: name.clone() }]);
+                    node.end_condition(Code::ClockWasAhead, name);
                 }
             }
         }

@@ -4,10 +4,15 @@
 //! occurrence releases that once, and leaves the schedule to other nodes for a while, and again before
 //! each further attempt. If it gets the occurrence again all the same, the run has failed.
 
-use super::misfits::Answer;
 use crate::{
-    backend::JobState, event::Event, job::Placement, planner::Input, registry::NodeInfo, run::Run,
-    scheduler::node::Node, time::Time,
+    backend::JobState,
+    condition::{Code, Condition},
+    job::Placement,
+    planner::Input,
+    registry::NodeInfo,
+    run::Run,
+    scheduler::node::Node,
+    time::Time,
 };
 use std::collections::BTreeSet;
 
@@ -21,12 +26,10 @@ impl Node {
             return false;
         }
         let at: Time = self.now(&self.shared());
-        let Answer { is_released, is_new_kind } = self.misfits.add(run, at, self.runtime.now());
-        if is_new_kind {
-            let (kind, example) = (run.shared_kind(), run.shared_name());
-            let builds = self.builds_with(&kind);
-            self.emit([Event::DataMismatch { kind, example, error, builds }]);
-        }
+        let is_released = self.misfits.add(run, at, self.runtime.now());
+        let (kind, example) = (run.shared_kind(), run.shared_name());
+        let builds = self.builds_with(&kind);
+        self.begin_condition(Condition::DataMismatch { kind, example, error, builds });
         // The code for it is chosen again: none, for now. An input of this sort has no destructor of the
         // user.
         let _ = self.shared().inboxes[Placement::OneNode].push(Input::Calendars);
@@ -36,13 +39,16 @@ impl Node {
 
     /// This run has succeeded, so its data fits the handler.
     pub(in crate::scheduler) fn data_fits(&self, run: &Run) {
-        self.emit(self.misfits.remove(run).map(|kind| Event::DataMatches { kind }));
+        if let Some(kind) = self.misfits.remove(run) {
+            self.end_condition(Code::DataMismatch, &kind);
+        }
     }
 
     /// Forgets what has not come again for a while.
     pub(in crate::scheduler) fn forget_misfits(&self) {
-        let kinds = self.misfits.forget(self.runtime.now());
-        self.emit(kinds.into_iter().map(|kind| Event::DataMatches { kind }));
+        for kind in self.misfits.forget(self.runtime.now()) {
+            self.end_condition(Code::DataMismatch, &kind);
+        }
     }
 
     /// `true` if this node leaves the schedule to other nodes for now.
@@ -56,7 +62,7 @@ impl Node {
     fn builds_with(&self, kind: &str) -> String {
         let version = |version: Option<&str>| version.unwrap_or("without a version").to_owned();
         let own = version(self.config.build_version.as_deref());
-        let fleet = self.board.conditions().fleet.clone().unwrap_or_default();
+        let fleet = self.board.seen().fleet.clone().unwrap_or_default();
         let handles = |node: &&NodeInfo| {
             node.node != *self.id && node.kinds.iter().any(|pattern| pattern.matches(kind))
         };

@@ -33,21 +33,12 @@ struct Misfit {
     seen: Instant,
 }
 
-/// The answer to a run whose data does not fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scheduler) struct Answer {
-    /// The occurrence is released: other nodes have not had it yet.
-    pub(in crate::scheduler) is_released: bool,
-    /// It is the first one of its kind.
-    pub(in crate::scheduler) is_new_kind: bool,
-}
-
 impl Misfits {
-    /// The data of this run does not fit.
-    pub(in crate::scheduler) fn add(&self, run: &Run, at: Time, seen: Instant) -> Answer {
+    /// The data of this run does not fit. Returns whether the occurrence is released: other nodes have not
+    /// had it yet.
+    pub(in crate::scheduler) fn add(&self, run: &Run, at: Time, seen: Instant) -> bool {
         let mut misfits = self.lock();
         let (name, kind) = (run.shared_name(), run.shared_kind());
-        let is_new_kind = misfits.values().all(|misfit| misfit.kind != kind);
         let (data, released) = (hash(run.data()), run.scheduled_at());
         let before = misfits.get(&name);
         let had_it = before.is_some_and(|one| (one.data, one.released) == (data, released));
@@ -55,7 +46,7 @@ impl Misfits {
         if !is_full {
             misfits.insert(name, Misfit { kind, data, released, at, seen });
         }
-        Answer { is_released: !had_it && !is_full, is_new_kind }
+        !had_it && !is_full
     }
 
     /// The data of this run fits. Returns its kind if nothing of the kind is left.

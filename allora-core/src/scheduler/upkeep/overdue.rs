@@ -4,12 +4,12 @@
 
 use crate::{
     backend::{Batch, DueQuery, JobState, Operation, Reply, TimeSource},
+    condition::{Code, Condition, StorePart},
     error::Result,
-    event::Event,
     job::{Overlap, Placement},
     scheduler::{
         node::Node,
-        status::{board::OVERDUE, store_health::Part},
+        status::board::OVERDUE,
         store_request::{OP, reschedule, within},
     },
     stored::Routed,
@@ -20,18 +20,11 @@ use std::{collections::HashMap, sync::Arc};
 /// The largest number of records that are read at once: more of them would show the same condition.
 const READS: usize = 100;
 
-/// The overdue occurrences of the last look.
+/// The overdue occurrences of the last look. One is reported when it is seen again: what becomes due while
+/// a machine sleeps or a store is down is overdue for an instant.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct Overdue {
-    seen: HashMap<Arc<str>, Seen>,
-}
-
-/// An occurrence that was seen once. It is reported when it is seen again: what becomes due while a
-/// machine sleeps or a store is down is overdue for an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    due_at: Time,
-    is_reported: bool,
+    seen: HashMap<Arc<str>, Time>,
 }
 
 impl Overdue {
@@ -41,23 +34,21 @@ impl Overdue {
         let now = node.now(&node.shared());
         let Ok(found) = find(node, now).await else { return };
         node.metrics.overdue(found.len());
-        node.board.conditions().overdue.clone_from(&found);
-        let is_down = node.store.failing().iter().any(|failing| failing.part == Part::Claims);
-        let is_explained = is_down || node.board.conditions().full_since.is_some();
-        let mut before = std::mem::take(&mut self.seen);
-        let mut events = Vec::new();
-        for (name, due_at) in found {
-            let seen = before.remove(&name).filter(|seen| seen.due_at == due_at);
-            let was_reported = seen.is_some_and(|seen| seen.is_reported);
-            let is_reported = was_reported || seen.is_some() && !is_explained;
-            if is_reported && !was_reported {
-                events.push(Event::JobOverdue { name: name.clone(), due_at });
-            }
-            self.seen.insert(name, Seen { due_at, is_reported });
-        }
-        let ended = before.into_iter().filter(|(_, seen)| seen.is_reported);
-        events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
-        node.emit(events);
+        let before = std::mem::replace(&mut self.seen, found.iter().cloned().collect());
+        let overdue: Vec<Condition> = {
+            let seen = node.board.seen();
+            let active = &seen.active;
+            let is_full = active.of(Code::CapacityFull).next().is_some();
+            let is_explained = is_full || active.fails(StorePart::Claims);
+            let is_reported = |(job, due_at): &(Arc<str>, Time)| {
+                let was_reported = active.get(Code::JobOverdue, job);
+                was_reported.is_some_and(|one| one.since == *due_at)
+                    || before.get(job) == Some(due_at) && !is_explained && !active.explains(job)
+            };
+            let reported = found.into_iter().filter(is_reported);
+            reported.map(|(job, due_at)| Condition::JobOverdue { job, due_at }).collect()
+        };
+        node.set_conditions(Code::JobOverdue, overdue);
     }
 }
 
@@ -118,7 +109,7 @@ async fn stored(node: &Node, now: Time) -> Result<Vec<(Arc<str>, Time)>> {
 
 /// `true` if this node can start what is due of a stored schedule, as far as its record shows.
 fn can_start(node: &Node, state: &JobState, now: Time) -> bool {
-    if state.unreadable.is_some() || node.board.conditions().problems.contains_key(&*state.name) {
+    if state.unreadable.is_some() || node.board.seen().active.explains(&state.name) {
         return false;
     }
     let Routed::Here(spec) = node.route(state) else { return false };

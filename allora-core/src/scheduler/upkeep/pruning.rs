@@ -7,11 +7,9 @@
 
 use crate::{
     backend::TimeSource,
+    condition::StorePart,
     error::{ErrorKind, Result},
-    scheduler::{
-        monotonic::later, node::Node, side_request::SideRequest, status::store_health::Part,
-        store_request::within,
-    },
+    scheduler::{monotonic::later, node::Node, side_request::SideRequest, store_request::within},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -39,13 +37,13 @@ impl Pruning {
     /// Sends a request, if it is time for one. It has no timer of its own: the poll is often enough.
     pub(in crate::scheduler) fn renew(&mut self, node: &Arc<Node>) {
         match self.request.take() {
-            Some(Ok(())) => node.store_answered(Part::Pruning),
+            Some(Ok(())) => node.store_answered(StorePart::Pruning),
             Some(Err(error)) => {
                 // The next request removes the rest, also if this node writes nothing more.
                 node.has_written.store(true, Ordering::Relaxed);
                 // A request that takes too long has removed a part.
                 if error.kind() != ErrorKind::Unavailable {
-                    node.store_failed(Part::Pruning, error);
+                    node.store_failed(StorePart::Pruning, &error);
                 }
             }
             None => {}

@@ -7,22 +7,21 @@
 use super::retention::Retention;
 use crate::{
     backend::{Action, Applied, Batch, Operation, Queries, Replan, Reply, TimeSource},
+    condition::{Code, Condition, StorePart},
     error::{Error, ErrorKind, Result},
-    event::Event,
     job::Placement,
     planner::Input,
     registry::{Fleet, NodeInfo, Rankings, encode, name_hash, read_nodes, record_of},
     scheduler::{
         monotonic::later,
         node::{Node, Stop},
-        status::store_health::Part,
         store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
     },
     time::{Time, whole_millis},
 };
 use futures::future::{Either, select};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     future::poll_fn,
     pin::pin,
     sync::{
@@ -59,11 +58,10 @@ pub(in crate::scheduler) struct Registry {
     /// The orders of the nodes, and the time of the look that showed them.
     rankings: Rankings,
     ranked_at: Instant,
-    /// The nodes of the last look that live or stop, and the dead ones that were reported.
+    /// The nodes of the last look that live or stop.
     live: BTreeSet<String>,
-    dead: BTreeSet<String>,
-    /// The unmatched labels that were seen: `true` if they were reported.
-    labels: BTreeMap<String, bool>,
+    /// The unmatched labels of the last look.
+    labels: BTreeSet<String>,
     retention: Retention,
     /// The other parts of the node have ended.
     pub(in crate::scheduler) is_over: Arc<AtomicBool>,
@@ -85,8 +83,7 @@ impl Registry {
             rankings: Rankings::default(),
             ranked_at: now,
             live: BTreeSet::new(),
-            dead: BTreeSet::new(),
-            labels: BTreeMap::new(),
+            labels: BTreeSet::new(),
             retention: Retention::new(now),
             is_over: Arc::default(),
         }
@@ -135,10 +132,10 @@ impl Registry {
             self.rank(Rankings::default());
         }
         match result {
-            Ok(()) => self.node.store_answered(Part::Registry),
+            Ok(()) => self.node.store_answered(StorePart::Registry),
             // The other parts report a store that does not answer.
             Err(error) if error.kind() == ErrorKind::Unavailable => {}
-            Err(error) => self.node.store_failed(Part::Registry, error),
+            Err(error) => self.node.store_failed(StorePart::Registry, &error),
         }
     }
 
@@ -151,19 +148,19 @@ impl Registry {
             let states = within(&node, "list", read_nodes(queries)).await?;
             let fleet = Arc::new(Fleet::of(&states, now));
             self.rank_by(&fleet, now);
-            let is_first = node.board.conditions().fleet.is_none();
+            let is_first = node.board.seen().fleet.is_none();
             self.is_starting = looks && is_first;
             if !looks {
                 return Ok(());
             }
             self.beats = 1;
-            node.board.conditions().fleet = Some(fleet.clone());
+            node.board.seen().fleet = Some(fleet.clone());
             self.report(&fleet);
             if fleet.first() == Some(&*node.id) {
                 forget(&node, &fleet).await?;
                 self.retention.renew(&node, &fleet);
             } else {
-                self.retention.is_of_another_node();
+                self.retention.is_of_another_node(&node);
             }
         }
         Ok(())
@@ -246,7 +243,7 @@ impl Registry {
             settings: report.settings,
             unique_name: report.unique_name,
             left_jobs: node.board.left_jobs(),
-            problems: [report.conditions, node.recent_problems()].concat(),
+            problems: node.recorded_conditions(),
             orphans: orphans.count,
             orphan_examples: orphans.examples.clone(),
             started_at: self.started_at,
@@ -257,38 +254,37 @@ impl Registry {
         }
     }
 
-    /// Reports what has changed among the nodes.
+    /// Reports the conditions of the nodes.
     fn report(&mut self, fleet: &Fleet) {
-        let lives = fleet.nodes.iter().filter(|node| !node.is_dead());
-        let live: BTreeSet<String> = lives.map(|node| node.node.clone()).collect();
-        let mut events = Vec::new();
-        for node in &fleet.nodes {
-            let shared_name = || Arc::from(node.node.as_str());
-            if node.is_live {
-                if self.dead.remove(&node.node) {
-                    events.push(Event::NodeAlive { node: shared_name() });
-                }
-            } else if node.is_dead() && self.live.contains(&node.node) {
-                self.dead.insert(node.node.clone());
-                events.push(Event::NodeDead { node: shared_name(), last_seen: node.last_seen });
-            }
-        }
-        // One that is forgotten, or has removed its record.
-        self.dead.retain(|dead| fleet.nodes.iter().any(|node| node.node == *dead));
-        self.live = live;
-        let unmatched = fleet.unmatched_labels();
-        let mut before = std::mem::take(&mut self.labels);
-        for (label, nodes) in unmatched {
+        let live = fleet.nodes.iter().filter(|node| !node.is_dead());
+        let live: BTreeSet<String> = live.map(|node| node.node.clone()).collect();
+        let labels = fleet.unmatched_labels();
+        let (dead, unmatched): (Vec<_>, Vec<_>) = {
+            let seen = self.node.board.seen();
+            let active = &seen.active;
+            let has_died = |node: &&NodeInfo| {
+                let was_alive = self.live.contains(&node.node);
+                node.is_dead() && (was_alive || active.get(Code::NodeDead, &node.node).is_some())
+            };
+            let dead = fleet.nodes.iter().filter(has_died).map(|node| {
+                let (node, last_seen) = (node.node.as_str().into(), node.last_seen);
+                Condition::NodeDead { node, last_seen }
+            });
             // A node that starts is not in the registry at once: the second look counts.
-            let seen = before.remove(label);
-            if seen == Some(false) {
-                events.push(Event::LabelUnmatched { label: label.into(), nodes });
-            }
-            self.labels.insert(label.to_owned(), seen.is_some());
-        }
-        let ended = before.into_iter().filter(|(_, was_reported)| *was_reported);
-        events.extend(ended.map(|(label, _)| Event::LabelMatched { label: label.into() }));
-        self.node.emit(events);
+            let again = labels.iter().filter(|(label, _)| self.labels.contains(**label));
+            let unmatched = again.map(|(label, nodes)| Condition::LabelUnmatched {
+                label: (*label).into(),
+                nodes: *nodes,
+            });
+            (dead.collect(), unmatched.collect())
+        };
+        self.live = live;
+        self.labels = labels.into_keys().map(str::to_owned).collect();
+        let differences = NodeInfo::disagreements(&fleet.nodes).into_iter();
+        let differences = differences.map(|what| Condition::NodesDiffer { what: what.into() });
+        self.node.set_conditions(Code::NodeDead, dead);
+        self.node.set_conditions(Code::LabelUnmatched, unmatched);
+        self.node.set_conditions(Code::NodesDiffer, differences);
     }
 
     /// Says in the record that the node stops, as long as runs are active. Returns whether the store has
@@ -297,7 +293,7 @@ impl Registry {
         let (node, is_over) = (self.node.clone(), self.is_over.clone());
         let (mut wait, mut has_answered) = (MIN_BACKOFF, false);
         while self.may_be_written && node.shared().running > 0 && !is_over.load(Ordering::Acquire) {
-            if has_answered || !node.store.is_down() {
+            if has_answered || !node.store_is_down() {
                 has_answered = self.beat().await.is_ok();
             }
             self.has_failed &= !has_answered;
@@ -319,7 +315,7 @@ impl Registry {
         let mut wait = MIN_BACKOFF;
         loop {
             let is_last = is_over.load(Ordering::Acquire);
-            if !has_failed && (has_answered || !node.store.is_down()) {
+            if !has_failed && (has_answered || !node.store_is_down()) {
                 let delete = [Operation::new(&record, Action::Delete)];
                 if send(&node, &delete).await.and_then(Applied::single).is_ok() {
                     return;

@@ -4,6 +4,7 @@
 
 use crate::{
     backend::{Action, Batch, JobState, Operation, Page, Queries, Reply, TimeSource},
+    condition::{Code, Condition, StorePart},
     error::{ErrorKind, Result},
     event::Event,
     name::{KEY, LONG_KEY, is_key_record},
@@ -15,7 +16,6 @@ use crate::{
         monotonic::later,
         node::Node,
         side_request::SideRequest,
-        status::store_health::Part,
         store_request::{OP, reschedule, within},
     },
     time::{Time, saturating_add},
@@ -92,7 +92,8 @@ impl Retention {
     }
 
     /// Another node makes the passes.
-    pub(in crate::scheduler) fn is_of_another_node(&mut self) {
+    pub(in crate::scheduler) fn is_of_another_node(&mut self, node: &Node) {
+        node.set_conditions(Code::JobsOrphaned, None);
         (self.seen, self.passed) = (None, None);
         self.request = SideRequest::default();
         self.orphans = Orphans::default();
@@ -112,25 +113,17 @@ impl Retention {
                     // The next look begins another pass.
                     self.passed = None;
                 }
-                let before = std::mem::replace(&mut self.orphans, orphans);
-                if (self.orphans.count, &self.orphans.examples) == (before.count, &before.examples)
-                {
-                    return;
-                }
-                let event = match self.orphans.examples.first() {
-                    Some(example) => Event::JobsOrphaned {
-                        count: self.orphans.count,
-                        example: example.as_str().into(),
-                    },
-                    None => Event::OrphansGone,
-                };
-                node.emit([event]);
+                self.orphans = orphans;
+                let Orphans { count, examples, .. } = &self.orphans;
+                let orphaned = (*count > 0)
+                    .then(|| Condition::JobsOrphaned { count: *count, examples: examples.clone() });
+                node.set_conditions(Code::JobsOrphaned, orphaned);
             }
             Err(error) => {
                 // The next look begins another pass.
                 self.passed = None;
                 if error.kind() != ErrorKind::Unavailable {
-                    node.store_failed(Part::Registry, error);
+                    node.store_failed(StorePart::Registry, &error);
                 }
             }
         }

@@ -5,6 +5,7 @@
 use super::{ahead::Ahead, overdue::Overdue};
 use crate::{
     backend::{DueQuery, TimeSource},
+    condition::{Code, Condition},
     error::Result,
     event::Event,
     scheduler::{
@@ -29,17 +30,11 @@ const LIMIT: usize = 100;
 pub(in crate::scheduler) struct Watcher {
     node: Arc<Node>,
     overdue: Overdue,
-    /// The unhandled kinds of the last look, each with one of its schedules.
-    kinds: BTreeMap<String, (Arc<str>, Seen)>,
+    /// The unhandled kinds of the last look, each with one of its schedules and its due time. A kind is
+    /// reported when that is seen again: what becomes due while a machine sleeps or a store is down is
+    /// overdue for an instant.
+    kinds: BTreeMap<String, (Arc<str>, Time)>,
     ahead: Ahead,
-}
-
-/// A schedule that was seen once. It is reported when it is seen again: what becomes due while a
-/// machine sleeps or a store is down is overdue for an instant.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    due_at: Time,
-    is_reported: bool,
 }
 
 impl Watcher {
@@ -109,7 +104,7 @@ impl Watcher {
             return Ok(Unhandled::default());
         };
         let kinds = within(node, "kinds", queries.kinds()).await?;
-        let fleet = node.board.conditions().fleet.clone();
+        let fleet = node.board.seen().fleet.clone();
         let is_handled = |kind: &str| {
             node.router.matches(kind) || fleet.as_ref().is_some_and(|fleet| fleet.handles(kind))
         };
@@ -136,25 +131,26 @@ impl Watcher {
     fn report_kinds(&mut self, unhandled: Unhandled) {
         let Unhandled { first, is_full } = unhandled;
         let mut before = std::mem::take(&mut self.kinds);
-        let mut events = Vec::new();
-        for (kind, Waiting { name, due_at, count: waiting }) in first {
-            let seen = before.remove(&kind);
-            let was_reported = seen.as_ref().is_some_and(|(_, seen)| seen.is_reported);
-            let is_same = seen.is_some_and(|(was, seen)| was == name && seen.due_at == due_at);
-            if is_same && !was_reported {
-                let (kind, example) = (kind.as_str().into(), name.clone());
-                events.push(Event::KindUnhandled { kind, example, due_at, waiting });
+        let mut conditions = Vec::new();
+        for (kind, Waiting { name: example, due_at, count: waiting }) in first {
+            let seen = (example.clone(), due_at);
+            let was_seen = before.remove(&kind).as_ref() == Some(&seen);
+            if was_seen || self.is_reported(&kind) {
+                let kind = kind.as_str().into();
+                conditions.push(Condition::KindUnhandled { kind, example, due_at, waiting });
             }
-            let is_reported = was_reported || is_same;
-            self.kinds.insert(kind, (name, Seen { due_at, is_reported }));
+            self.kinds.insert(kind, seen);
         }
-        if is_full {
-            // The others may be behind the limit.
-            self.kinds.append(&mut before);
+        if !is_full {
+            return self.node.set_conditions(Code::KindUnhandled, conditions);
         }
-        let ended = before.into_iter().filter(|(_, (_, seen))| seen.is_reported);
-        events.extend(ended.map(|(kind, _)| Event::KindHandled { kind: kind.as_str().into() }));
-        self.node.emit(events);
+        // The others may be behind the limit.
+        self.kinds.append(&mut before);
+        self.node.emit(conditions.into_iter().map(Event::Began));
+    }
+
+    fn is_reported(&self, kind: &str) -> bool {
+        self.node.board.seen().active.get(Code::KindUnhandled, kind).is_some()
     }
 }
 

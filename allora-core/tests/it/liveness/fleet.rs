@@ -1,7 +1,7 @@
 //! A fleet of simulated nodes around one store, of which everything is written to a trace.
 
 use super::requests::{Failures, Requests};
-use crate::support::{Faults, Faulty, Rates, ms, secs, whole_history};
+use crate::support::{Faults, Faulty, Rates, failing, ms, secs, whole_history};
 use allora_conformance::{
     faults::{PartialBackend, Shares, SlowBackend, Speed, TracedRequests, TracedStore},
     history::{
@@ -10,8 +10,9 @@ use allora_conformance::{
     },
 };
 use allora_core::{
-    Backend, BoxError, Builder, Error, ErrorKind, Event, Handle, JobSpec, Notifications, Pattern,
-    Result, Run, Runtime, Schedule, Scheduler, Schedules, Stopped, StoredSchedule, Time,
+    ActiveCondition, Backend, BoxError, Builder, Condition, Error, ErrorKind, Event, FailingPart,
+    Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule, Scheduler, Schedules, Stopped,
+    StoredSchedule, Time,
     backend::{
         Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryEntry,
         HistoryQuery, JobState, Notifier, OPERATOR, Operation, Page, Queries, Reply, TimeSource,
@@ -480,86 +481,68 @@ impl Member {
         self.handle.node().into()
     }
 
-    /// The conditions of this node, each with its reason.
+    /// The conditions of this node that should not be at the end, each with its reason.
     pub(super) fn conditions(&self) -> Vec<String> {
         let health = self.handle.health();
-        let mut lines: Vec<String> = Vec::new();
-        lines.extend(health.problems.iter().map(|one| format!("{} {:?}", one.name, one.reason)));
-        lines.extend(
-            health.store.failing.iter().map(|one| format!("{:?} fails: {}", one.part, one.error)),
-        );
-        lines.extend(health.unhandled_kinds.iter().map(|one| format!("{} unhandled", one.kind)));
-        lines.extend(health.unmatched_labels.iter().map(|label| format!("{label} unmatched")));
         let patience = TimeDelta::seconds(30);
-        let waits = health.key_waits.iter().filter(|wait| health.at - wait.since > patience);
-        lines.extend(waits.map(|wait| format!("{} waits for the key {}", wait.job, wait.key)));
+        let line = |one: &ActiveCondition| match &one.condition {
+            // The other nodes do their work.
+            Condition::NodeDead { .. } | Condition::JobsOrphaned { .. } => None,
+            Condition::KeyBusy { job, key, .. } => {
+                let is_long = health.at - one.since > patience;
+                is_long.then(|| format!("{job} waits for the key {key}"))
+            }
+            condition => Some(format!("{}: {condition}", condition.code())),
+        };
+        let mut lines: Vec<String> = health.conditions.iter().filter_map(line).collect();
         let number = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
         lines.extend(number(health.unresolved_claims, "unresolved claims"));
-        let (capacity, running) = (health.capacity, self.handle.running());
-        lines.extend(capacity.full_since.map(|_| {
-            let (used, limit) = (capacity.used, capacity.limit);
-            format!("full: {used} of {limit} used")
-        }));
+        let (used, running) = (health.capacity.used, self.handle.running());
         lines.extend(
-            (capacity.used != running)
-                .then(|| format!("{running} runs, but {} of the capacity used", capacity.used)),
+            (used != running).then(|| format!("{running} runs, but {used} of the capacity used")),
         );
-        if let Notifications::Off { error, .. } = &health.notifications {
-            lines.push(format!("notifications off: {error}"));
-        }
         if lines.is_empty() && !health.is_healthy() {
             lines.push("not healthy, without a reason".to_owned());
         }
-        lines.extend(self.open_events());
+        lines.extend(self.contradictions());
         lines.into_iter().map(|line| format!("{}: {line}", self.id())).collect()
     }
 
-    /// The conditions that events have reported, and whose end none has.
-    fn open_events(&self) -> Vec<String> {
+    /// The conditions whose beginning an event has reported, and whose end none has, if health does not
+    /// have them; and those of health without an event.
+    fn contradictions(&self) -> Vec<String> {
+        let name = |condition: &Condition| {
+            let about = condition.evidence().into_iter().next();
+            let about = about.filter(|(name, _)| ["job", "kind", "label", "node"].contains(name));
+            format!("{} {about:?}", condition.code())
+        };
         let mut open = BTreeSet::new();
-        let health = self.handle.health();
-        let waits = |name: &str| health.key_waits.iter().any(|wait| wait.job == name);
         for event in &*self.events.lock().unwrap() {
-            let mut is = |what: &str, job: &str, begins: bool| {
-                let line = format!("{what} {job}");
-                if begins {
-                    open.insert(line)
-                } else {
-                    open.remove(&line)
-                };
+            let is_right = match event {
+                Event::Began(condition) => open.insert(name(condition)),
+                Event::Ended(condition) => open.remove(&name(condition)),
+                _ => true,
             };
-            match event {
-                Event::StoreDown { .. } | Event::StoreError { .. } => is("the store", "", true),
-                Event::StoreUp => is("the store", "", false),
-                Event::CapacityFull { .. } => is("the capacity", "", true),
-                Event::CapacityFree => is("the capacity", "", false),
-                Event::NotificationsDown { .. } => is("notifications", "", true),
-                Event::NotificationsUp => is("notifications", "", false),
-                Event::ClockSkew { .. } => is("the clock", "", true),
-                Event::ClocksAgree => is("the clock", "", false),
-                Event::KeyBusy { name, .. } if !waits(name) => is("the key of", name, true),
-                Event::KeyFree { name, .. } => is("the key of", name, false),
-                Event::JobInvalid { name, .. }
-                | Event::JobUnreadable { name, .. }
-                | Event::ClockWasAhead { name, .. }
-                | Event::JobOverdue { name, .. } => is("the job", name, true),
-                Event::DefinitionConflict { name, .. } => is("the definition of", name, true),
-                Event::JobResumed { name } => {
-                    is("the job", name, false);
-                    is("the definition of", name, false);
-                }
-                _ => {}
-            }
+            assert!(is_right, "a condition began or ended twice: {event}");
         }
-        open.into_iter().map(|what| format!("an event reports {what}, and none its end")).collect()
+        let health = self.handle.health();
+        let seen: BTreeSet<_> = health.conditions.iter().map(|one| name(&one.condition)).collect();
+        let differ = open.symmetric_difference(&seen);
+        differ.map(|what| format!("health and events contradict each other: {what}")).collect()
+    }
+
+    /// The parts of the node whose requests to the store fail.
+    pub(super) fn failing(&self) -> Vec<FailingPart> {
+        failing(&self.handle.health())
     }
 
     /// The events about the store, in order.
     pub(super) fn store_events(&self) -> Vec<&'static str> {
         let word = |event: &Event| match event {
-            Event::StoreDown { .. } => Some("StoreDown"),
-            Event::StoreError { .. } => Some("StoreError"),
-            Event::StoreUp => Some("StoreUp"),
+            Event::Began(Condition::StoreDown { .. }) => Some("store-down"),
+            Event::Began(Condition::StoreRejects { .. }) => Some("store-rejects"),
+            Event::Ended(Condition::StoreDown { .. }) => Some("store-down over"),
+            Event::Ended(Condition::StoreRejects { .. }) => Some("store-rejects over"),
             _ => None,
         };
         self.events.lock().unwrap().iter().filter_map(word).collect()
@@ -601,7 +584,7 @@ impl Member {
             ("unresolved", stopped.unresolved),
             ("unresolved claims of the health", health.unresolved_claims),
             ("used capacity", health.capacity.used),
-            ("failing parts", health.store.failing.len()),
+            ("failing parts", failing(&health).len()),
         ];
         let counts = counts.iter().filter(|(_, count)| *count > 0);
         counts.map(|(what, count)| format!("{}: {count} {what}", self.id())).collect()

@@ -19,7 +19,7 @@ use allora_conformance::{
     },
 };
 use allora_core::{
-    JobSpec, Overlap, ProblemReason, Schedule, Time,
+    JobSpec, Overlap, Schedule, Time,
     backend::{Action, NewSchedule, Operation},
     every,
     schedule::Calendar,
@@ -729,9 +729,9 @@ impl Playing {
             self.fleet.run_for(secs(130));
             let mut names = BTreeSet::new();
             for one in &self.alive {
-                let problems = one.member.handle.health().problems.into_iter();
-                let waits = problems.filter(|one| one.reason == ProblemReason::ClockWasAhead);
-                names.extend(waits.map(|problem| problem.name));
+                let health = one.member.handle.health();
+                let waits = health.with("clock-was-ahead").chain(health.with("key-left"));
+                names.extend(waits.filter_map(|one| one.condition.job().map(str::to_owned)));
             }
             // A node that starts later reports only their number.
             let far = self.fleet.now() + TimeDelta::hours(2);
@@ -762,11 +762,7 @@ impl Playing {
             key.is_some_and(|(_, key)| self.holds_rightly(&format!("allora:key:{key}")))
         };
         // The store has the definition of a build that was given up, until the others start again.
-        let is_other_build = |line: &str| {
-            let is_its =
-                ["DefinitionConflict", "the definition of"].iter().any(|it| line.contains(it));
-            self.redefined && is_its
-        };
+        let is_other_build = |line: &str| self.redefined && line.contains("definition-conflict");
         all.filter(|line| !line.contains("stranger") && !is_held(line) && !is_other_build(line))
             .collect()
     }

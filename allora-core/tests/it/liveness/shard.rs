@@ -74,13 +74,16 @@ fn a_shard_that_fails_is_one_condition() {
         let (fleet, member) = one_node(seed as u64, 4);
         fleet.shares.set(refused, unknown);
         fleet.run_for(secs(60));
-        let parts: Vec<_> =
-            member.handle.health().store.failing.iter().map(|failing| failing.part).collect();
+        let parts: Vec<_> = member.failing().iter().map(|failing| failing.part).collect();
         assert!(parts.contains(&StorePart::Claims), "{parts:?}");
         fleet.shares.set(0, 0);
         fleet.run_for(secs(30));
-        assert!(member.handle.health().store.failing.is_empty());
-        assert_eq!(member.store_events(), ["StoreDown", "StoreUp"], "({refused}, {unknown})");
+        assert!(member.failing().is_empty());
+        assert_eq!(
+            member.store_events(),
+            ["store-down", "store-down over"],
+            "({refused}, {unknown})"
+        );
     }
 }
 
@@ -172,7 +175,7 @@ fn a_shard_that_hangs_delays_each_job_of_another_once() {
             let healthy: Vec<_> =
                 stalls.into_iter().filter(|stall| !stall.job.starts_with("shard")).collect();
             assert!(healthy.is_empty(), "{case}: {}", listed(&healthy));
-            assert!(member.handle.health().store.failing.is_empty(), "{case}");
+            assert!(member.failing().is_empty(), "{case}");
             for n in 0..of_the_shard {
                 let last = fleet.state(&format!("shard{n}")).last_started.unwrap();
                 let age = fleet.trace.now() - last;

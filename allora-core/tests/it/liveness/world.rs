@@ -9,9 +9,7 @@ use allora_conformance::{
         liveness::{Policy, Stall},
     },
 };
-use allora_core::{
-    JobSpec, Overlap, ProblemReason, Schedule, Time, backend::Action, every, record::TOMBSTONE,
-};
+use allora_core::{JobSpec, Overlap, Schedule, Time, backend::Action, every, record::TOMBSTONE};
 use chrono::TimeDelta;
 use std::{
     collections::BTreeSet,
@@ -651,9 +649,9 @@ impl Playing<'_> {
     fn reset_what_waits(&mut self) {
         let mut names = BTreeSet::new();
         for one in &self.alive {
-            let problems = one.member.handle.health().problems.into_iter();
-            let waits = problems.filter(|one| one.reason == ProblemReason::ClockWasAhead);
-            names.extend(waits.map(|problem| problem.name));
+            let health = one.member.handle.health();
+            let waits = health.with("clock-was-ahead").chain(health.with("key-left"));
+            names.extend(waits.filter_map(|one| one.condition.job().map(str::to_owned)));
         }
         names.iter().for_each(|name| self.fleet.reset(name));
     }

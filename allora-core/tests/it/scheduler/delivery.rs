@@ -226,7 +226,7 @@ fn an_error_with_causes_is_whole_in_event_history_and_dead_letter() {
         };
         let events = member.events();
         let event = events.iter().find_map(|event| match event {
-            Event::Ended { outcome, .. } => of(outcome),
+            Event::RunEnded { outcome, .. } => of(outcome),
             _ => None,
         });
         let history = lab.past("job").iter().find_map(|entry| of(&entry.outcome));
@@ -535,7 +535,7 @@ fn what_a_run_does_after_its_completion_is_told_by_one_event_and_changes_no_resu
         assert_eq!(what.contains("dropped"), is_dropped, "{case}: {what}");
         assert_eq!(what.contains("the socket is closed"), !is_dropped, "{case}: {what}");
         let ended = events.iter().filter_map(|event| match event {
-            Event::Ended { outcome, .. } => Some(outcome.word()),
+            Event::RunEnded { outcome, .. } => Some(outcome.word()),
             _ => None,
         });
         assert_eq!(ended.collect::<Vec<_>>(), ["succeeded"], "{case}");
@@ -555,7 +555,7 @@ fn a_completion_that_was_rolled_back_changes_nothing() {
     lab.until(100.0);
     assert_eq!(lab.story("job"), ["retried 60", "dead 60"]);
     let ended = member.events().into_iter().filter_map(|event| match event {
-        Event::Ended { outcome, .. } => Some(outcome.word()),
+        Event::RunEnded { outcome, .. } => Some(outcome.word()),
         _ => None,
     });
     assert_eq!(ended.collect::<Vec<_>>(), ["retried", "dead"]);

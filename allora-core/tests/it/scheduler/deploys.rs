@@ -2,7 +2,7 @@
 
 use crate::support::{Lab, Member, Seat, at, ms, secs};
 use allora_core::{
-    BoxError, CatchUp, Event, Job, JobSpec, Run, Schedules, Time,
+    BoxError, CatchUp, Condition, Event, Job, JobSpec, Run, Schedules, Time,
     backend::{Action, Replan},
     cron,
     stored::ahead_until,
@@ -117,7 +117,7 @@ fn a_definition_that_no_live_node_can_read_is_replaced_after_a_while() {
     assert!(after[0] <= 150.0, "{after:?}");
     let news: Vec<String> = nodes.iter().flat_map(Member::news).collect();
     let count = |what: &str| news.iter().filter(|one| *one == what).count();
-    assert_eq!((count("DefinitionConflict"), count("Redefined")), (3, 1), "{news:?}");
+    assert_eq!((count("definition-conflict"), count("Redefined")), (3, 1), "{news:?}");
     let was_abandoned =
         |event: &Event| matches!(event, Event::Redefined { was_abandoned: true, .. });
     assert!(nodes.iter().any(|node| node.events().iter().any(was_abandoned)));
@@ -138,7 +138,7 @@ fn a_definition_that_waits_for_its_node_is_not_replaced_while_paused() {
     lab.operate("job", Action::Pause { note: "" }).unwrap();
     lab.until(400.0);
     assert_eq!(lab.ran("job"), [10., 20.]);
-    assert_eq!(node.news(), ["Ready", "DefinitionConflict"]);
+    assert_eq!(node.news(), ["Ready", "definition-conflict"]);
 }
 
 /// A schedule of the user's own, whose text looks like a cron expression.
@@ -273,7 +273,11 @@ fn an_unknown_word_and_a_schedule_of_its_own_in_a_new_build_miss_nothing_and_sta
         let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
         let replaced = count(|one| matches!(one, Event::Redefined { was_abandoned: true, .. }));
         assert_eq!(replaced, 1, "{case}");
-        assert_eq!(count(|one| matches!(one, Event::DefinitionConflict { .. })), 3, "{case}");
+        assert_eq!(
+            count(|one| matches!(one, Event::Began(Condition::DefinitionConflict { .. }))),
+            3,
+            "{case}"
+        );
     }
 }
 

@@ -116,11 +116,11 @@ fn more_schedules_than_are_remembered_that_this_build_cannot_run_hide_no_later_o
         let (count, late) = runs(&lab, "good");
         assert_eq!(count, runs_of_good as usize, "{definition}, {good}");
         assert!(late <= secs(2), "{definition}, {good}: {late:?}");
-        assert!(events_of(&member, "JobInvalid") <= 100);
-        assert_eq!(events_of(&member, "SchedulesInvalid"), 1);
-        assert_eq!(events_of(&member, "JobResumed"), 0);
+        assert!(events_of(&member, "job-invalid") <= 100);
+        assert_eq!(events_of(&member, "schedules-invalid"), 1);
+        assert_eq!(events_of(&member, "job-invalid over"), 0);
         let health = member.handle.health();
-        let number = "\n11500 stored schedules cannot be run by this node, such as bad-";
+        let number = ": 11500 stored schedules cannot be run by this node, such as \"bad-";
         assert!(health.to_string().contains(number), "{health}");
         // They are repaired, and nothing is left of the report.
         let names: Vec<String> = (0..11_500).map(|i| format!("bad-{i:05}")).collect();
@@ -131,9 +131,9 @@ fn more_schedules_than_are_remembered_that_this_build_cannot_run_hide_no_later_o
             lab.sim.block_on(lab.store.reschedule(batch)).unwrap();
         }
         lab.until(100.0 + 10.0 * f64::from(runs_of_good));
-        assert_eq!(events_of(&member, "SchedulesResumed"), 1);
+        assert_eq!(events_of(&member, "schedules-invalid over"), 1);
         assert!(!member.handle.health().to_string().contains("cannot be run"));
-        assert_eq!(events_of(&member, "JobResumed"), events_of(&member, "JobInvalid"));
+        assert_eq!(events_of(&member, "job-invalid over"), events_of(&member, "job-invalid"));
     }
 }
 

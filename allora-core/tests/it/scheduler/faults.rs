@@ -25,7 +25,7 @@ fn a_store_that_is_down_is_asked_again_and_nothing_is_lost() {
         lab.story("job"),
         ["succeeded 10", "missed 20-30 2", "succeeded 40", "succeeded 50"]
     );
-    assert_eq!(member.news(), ["Ready", "StoreDown", "StoreUp", "OccurrencesMissed"]);
+    assert_eq!(member.news(), ["Ready", "store-down", "store-down over", "OccurrencesMissed"]);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_store_that_is_down_at_the_start_is_waited_for() {
     member.faults.down.store(false, Relaxed);
     lab.until(55.0);
     assert_eq!(lab.log.of("job").len(), 2);
-    assert_eq!(member.news(), ["StoreDown", "StoreUp", "Ready"]);
+    assert_eq!(member.news(), ["store-down", "store-down over", "Ready"]);
     let calls = member.faults.calls();
     assert!(calls < 70, "{calls} calls");
 }
@@ -58,7 +58,14 @@ fn a_refusal_after_an_outage_is_told_too() {
     lab.until(45.0);
     assert_eq!(
         member.news(),
-        ["Ready", "StoreDown", "StoreError", "StoreUp", "OccurrencesMissed"],
+        [
+            "Ready",
+            "store-down",
+            "store-rejects",
+            "store-down over",
+            "store-rejects over",
+            "OccurrencesMissed"
+        ],
         "each once"
     );
 }

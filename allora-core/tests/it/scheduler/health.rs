@@ -3,8 +3,8 @@
 
 use crate::support::{Lab, Member, Moody, Rates, Seat, Switched, at, ms, secs};
 use allora_core::{
-    Builder, Event, Health, JobSpec, Notifications, Overlap, ProblemReason, Run, Runtime,
-    Schedules, StorePart, StoredSchedule, Time,
+    Builder, Condition, Event, Health, JobSpec, Notifications, Overlap, Run, Runtime, Schedules,
+    StorePart, StoredSchedule, Time,
     backend::{Action, NewSchedule, Outcome},
     every, job,
     stored::Gap,
@@ -64,13 +64,16 @@ impl Scene {
         self.lab.sim.block_on(applied).unwrap().single().unwrap();
     }
 
-    /// The problems in health, as `job: reason`.
+    /// The conditions of jobs in health, as `job: code`.
     fn problems(&self) -> Vec<String> {
-        let problems = self.health().problems;
-        let text = |problem: &allora_core::JobProblem| {
-            format!("{}: {}", problem.name, problem.reason.word())
-        };
-        problems.iter().map(text).collect()
+        let health = self.health();
+        let conditions = health.conditions.iter().map(|one| &one.condition);
+        conditions.filter_map(|one| Some(format!("{}: {}", one.job()?, one.code()))).collect()
+    }
+
+    /// The time since which the node has the first condition with this code.
+    fn since(&self, code: &str) -> Time {
+        self.health().with(code).next().unwrap().since
     }
 
     /// The lines of health that begin with this word.
@@ -140,17 +143,19 @@ fn a_store_that_hangs_is_not_answering_and_has_rejected_nothing() {
     let health = scene.health();
     assert!(health.at >= at(44.0), "{}", health.at);
     assert!(health.store.age.unwrap() >= secs(14), "{:?}", health.store.age);
-    let parts: Vec<_> = health.store.failing.iter().map(|failing| failing.part).collect();
+    let failing = scene.member.failing();
+    let parts: Vec<_> = failing.iter().map(|failing| failing.part).collect();
     assert_eq!(parts, [StorePart::Claims, StorePart::Search, StorePart::Extensions]);
-    assert!(health.store.failing.iter().all(|failing| !failing.is_rejected));
-    assert!(health.store.failing[0].since >= at(26.0) && health.store.failing[0].since < at(33.0));
-    let lines = scene.lines("store: claims not answered since ");
+    assert!(!scene.member.has("store-rejects"));
+    assert!(failing[0].since >= at(26.0) && failing[0].since < at(33.0));
+    let lines = scene.lines("store-down since ");
+    assert!(lines[0].contains(": requests to the store fail; trying again: claims: "), "{lines:?}");
     assert!(lines[0].contains("did not answer within 1s"), "{lines:?}");
     scene.member.faults.deaf.store(false, Relaxed);
     scene.lab.until(80.0);
     let mut news = scene.member.news();
     news.retain(|event| event != "OccurrencesMissed");
-    assert_eq!(news, ["Ready", "StoreDown", "StoreUp"]);
+    assert_eq!(news, ["Ready", "store-down", "store-down over"]);
     assert!(scene.health().is_healthy(), "{}", scene.health());
 }
 
@@ -160,14 +165,15 @@ fn a_store_that_rejects_is_told_from_one_that_is_slow() {
     scene.lab.until(15.0);
     scene.member.faults.refuses.store(true, Relaxed);
     scene.lab.until(25.0);
-    let failing = &scene.health().store.failing[0];
-    assert!(failing.is_rejected && failing.error.contains("the store was emptied"));
-    assert_eq!(scene.lines("store: claims rejected since ").len(), 1);
+    assert!(scene.member.failing()[0].error.contains("the store was emptied"));
+    assert!(!scene.member.has("store-down"));
+    let lines = scene.lines("store-rejects since ");
+    assert!(lines[0].contains(": the store rejects requests; trying again: claims"), "{lines:?}");
     scene.member.faults.refuses.store(false, Relaxed);
     scene.lab.until(35.0);
     let mut news = scene.member.news();
     news.retain(|event| event != "OccurrencesMissed");
-    assert_eq!(news, ["Ready", "StoreError", "StoreUp"]);
+    assert_eq!(news, ["Ready", "store-rejects", "store-rejects over"]);
     assert!(scene.health().is_healthy());
 }
 
@@ -183,15 +189,15 @@ fn a_subscription_that_gets_no_reply_is_no_rejection_by_the_store() {
         let scene = Scene::switched(4, switch, ten);
         scene.lab.until(25.0);
         let health = scene.health();
-        assert!(matches!(health.notifications, Notifications::Off { .. }), "{health}");
+        assert_eq!(health.notifications, Notifications::Off, "{health}");
         assert!(health.is_healthy(), "the poll finds everything");
-        let lines = scene.lines("notifications: off since 2026-01-01T00:00:0");
+        let lines = scene.lines("notifications-down since 2026-01-01T00:00:0");
         let error = if is_deaf { "did not answer" } else { "LISTEN is not allowed" };
         assert!(lines[0].contains(error), "{lines:?}");
         scene.store.switches().is_deaf.store(false, Relaxed);
         scene.store.switches().is_barred.store(false, Relaxed);
         scene.lab.until(45.0);
-        scene.assert_over(&["NotificationsDown", "NotificationsUp"]);
+        scene.assert_over(&["notifications-down", "notifications-down over"]);
         assert_eq!(scene.health().notifications, Notifications::On);
     }
 }
@@ -206,17 +212,16 @@ fn a_full_node_and_a_clock_that_is_off_are_seen_and_their_ends_are() {
     scene.lab.until(20.0);
     let capacity = scene.health().capacity;
     assert_eq!((capacity.used, capacity.limit), (1, 1));
-    assert!(capacity.full_since.is_some());
-    assert_eq!(scene.lines("capacity: due occurrences wait since ").len(), 1);
+    assert_eq!(scene.lines("capacity-full since ").len(), 1);
     scene.lab.until(50.0);
-    scene.assert_over(&["CapacityFull", "CapacityFree"]);
+    scene.assert_over(&["capacity-full", "capacity-full over"]);
     scene.member.node.set_skew(chrono::TimeDelta::minutes(2));
     scene.lab.until(60.0);
     assert_eq!(scene.health().clock_offset_ms, Some(120_000));
     assert_eq!(scene.lines("clock: "), ["clock: 2 min ahead of the store's, which is used"]);
     scene.member.node.set_skew(chrono::TimeDelta::zero());
     scene.lab.until(70.0);
-    scene.assert_over(&["CapacityFull", "CapacityFree", "ClockSkew", "ClocksAgree"]);
+    scene.assert_over(&["capacity-full", "capacity-full over", "clock-skew", "clock-skew over"]);
 }
 
 #[test]
@@ -225,16 +230,15 @@ fn an_unreadable_record_is_seen_until_it_can_be_read() {
     scene.lab.until(15.0);
     *scene.store.switches().unreadable.lock().unwrap() = Some("job".to_owned());
     scene.lab.until(45.0);
-    assert_eq!(scene.problems(), ["job: unreadable"]);
-    let problem = &scene.health().problems[0];
-    assert_eq!((problem.detail.as_str(), problem.until), ("a newer format", None));
-    assert!(problem.since >= at(20.0) && problem.since < at(21.0), "{}", problem.since);
-    let lines = scene.lines("job job: unreadable since 2026-01-01T00:00:20Z, for 2");
+    assert_eq!(scene.problems(), ["job: record-unreadable"]);
+    let since = scene.since("record-unreadable");
+    assert!(since >= at(20.0) && since < at(21.0), "{since}");
+    let lines = scene.lines("record-unreadable since 2026-01-01T00:00:20Z, for 2");
     assert!(lines[0].contains("a newer format; run a build that can read the record"), "{lines:?}");
     *scene.store.switches().unreadable.lock().unwrap() = None;
     scene.lab.until(150.0);
     let news = scene.member.news();
-    assert_eq!(news[..3], ["Ready", "JobUnreadable", "JobResumed"], "{news:?}");
+    assert_eq!(news[..3], ["Ready", "record-unreadable", "record-unreadable over"], "{news:?}");
     assert!(scene.health().is_healthy());
 }
 
@@ -245,12 +249,12 @@ fn a_definition_of_another_node_is_seen_until_they_agree() {
     let own = |after: Time| Some(after + secs(7));
     let other = start(&scene.lab, &scene.store, |seat, b| b.add("job", seat.job(own, ms(0))));
     scene.lab.until(60.0);
-    assert_eq!(scene.problems(), ["job: definition conflict"]);
-    assert!(scene.lines("job job: ")[0].contains("deploy one build on all nodes"));
+    assert_eq!(scene.problems(), ["job: definition-conflict"]);
+    assert!(scene.lines("definition-conflict ")[0].contains("deploy one build on all nodes"));
     other.handle.stop();
     start(&scene.lab, &scene.store, ten);
     scene.lab.until(200.0);
-    scene.assert_over(&["DefinitionConflict", "JobResumed"]);
+    scene.assert_over(&["definition-conflict", "definition-conflict over"]);
 }
 
 #[test]
@@ -258,11 +262,11 @@ fn a_schedule_that_panics_is_seen_until_it_does_not() {
     let panics = Arc::new(AtomicBool::new(true));
     let scene = Scene::new(8, |_, b| b.add("job", Moody(panics.clone())));
     scene.lab.until(15.0);
-    assert_eq!(scene.problems(), ["job: invalid"]);
-    assert!(scene.lines("job job: ")[0].contains("its schedule panicked: for a moment"));
+    assert_eq!(scene.problems(), ["job: job-invalid"]);
+    assert!(scene.lines("job-invalid ")[0].contains("its schedule panicked: for a moment"));
     panics.store(false, Relaxed);
     scene.lab.until(100.0);
-    scene.assert_over(&["JobInvalid", "JobResumed"]);
+    scene.assert_over(&["job-invalid", "job-invalid over"]);
 }
 
 #[test]
@@ -281,9 +285,9 @@ fn a_job_with_the_name_of_a_stored_schedule_is_seen_until_that_is_deleted() {
         }
         scene.member.handle.add("job", spec.unwrap()).unwrap();
         scene.lab.until(95.0);
-        assert_eq!(scene.problems(), ["job: invalid"]);
+        assert_eq!(scene.problems(), ["job: job-invalid"]);
         let reason = "a stored schedule of kind \"k\" has this name";
-        assert!(scene.lines("job job: ")[0].contains(reason), "{}", scene.health());
+        assert!(scene.lines("job-invalid ")[0].contains(reason), "{}", scene.health());
         scene.operate("job", Action::Delete);
         // It is checked once a minute.
         scene.lab.until(300.0);
@@ -291,7 +295,7 @@ fn a_job_with_the_name_of_a_stored_schedule_is_seen_until_that_is_deleted() {
         let last: Vec<_> = runs.iter().rev().take(5).map(|run| run.at).collect();
         assert!(last[0] >= at(289.0), "{last:?}");
         assert_eq!(last[0] - last[4], chrono::TimeDelta::seconds(40), "{last:?}");
-        scene.assert_over(&["JobInvalid", "JobResumed"]);
+        scene.assert_over(&["job-invalid", "job-invalid over"]);
     }
 }
 
@@ -302,15 +306,15 @@ fn a_deleted_job_is_seen_until_another_node_registers_it_or_it_is_removed() {
         scene.lab.until(15.0);
         scene.operate("job", Action::Delete);
         scene.lab.until(25.0);
-        assert_eq!(scene.problems(), ["job: deleted"]);
+        assert_eq!(scene.problems(), ["job: job-deleted"]);
         if is_removed {
             scene.member.handle.remove("job");
             scene.lab.until(30.0);
-            scene.assert_over(&["Deleted"]);
+            scene.assert_over(&["job-deleted", "job-deleted over"]);
         } else {
             start(&scene.lab, &scene.store, ten);
             scene.lab.until(200.0);
-            scene.assert_over(&["Deleted", "JobResumed"]);
+            scene.assert_over(&["job-deleted", "job-deleted over"]);
         }
     }
 }
@@ -324,7 +328,7 @@ fn a_stored_schedule_that_no_node_can_run_is_seen_until_it_is_edited_or_deleted(
             Action::Create(NewSchedule::new("t", "nonsense", Some(at(1.0).into()))),
         );
         scene.lab.until(15.0);
-        assert_eq!(scene.problems(), ["bad: invalid"]);
+        assert_eq!(scene.problems(), ["bad: job-invalid"]);
         if is_deleted {
             scene.operate("bad", Action::Delete);
         } else {
@@ -334,7 +338,7 @@ fn a_stored_schedule_that_no_node_can_run_is_seen_until_it_is_edited_or_deleted(
             scene.lab.sim.block_on(scene.schedules().modify(&good)).map(drop).unwrap();
         }
         scene.lab.until(45.0);
-        scene.assert_over(&["JobInvalid", "JobResumed"]);
+        scene.assert_over(&["job-invalid", "job-invalid over"]);
     }
 }
 
@@ -355,19 +359,15 @@ fn a_kind_that_no_node_handles_is_seen_until_one_does() {
     first.handle.stop();
     scene.lab.until(400.0);
     let health = scene.health();
-    let kinds: Vec<_> = health
-        .unhandled_kinds
-        .iter()
-        .map(|one| (one.kind.as_str(), one.example.as_str()))
-        .collect();
-    assert_eq!(kinds, [("sms", "a sms")]);
+    let [unhandled] = &health.conditions[..] else { panic!("{health}") };
+    let says =
+        "no live node handles the kind \"sms\"; 1 waiting, such as \"a sms\", which is due since ";
+    assert!(unhandled.condition.to_string().starts_with(says), "{health}");
     assert!(!health.is_healthy());
-    let lines =
-        scene.lines("kind sms: no live node handles it; 1 waiting; schedule a sms is due since ");
-    assert_eq!(lines.len(), 1, "{health}");
+    assert_eq!(scene.lines("kind-unhandled since ").len(), 1, "{health}");
     let second = other(&scene);
     scene.lab.until(500.0);
-    scene.assert_over(&["KindUnhandled", "KindHandled"]);
+    scene.assert_over(&["kind-unhandled", "kind-unhandled over"]);
     assert_eq!(
         (first.news(), second.news().len()),
         (vec!["Ready".to_owned(), "Stopped".to_owned()], 2)
@@ -382,15 +382,14 @@ fn a_job_that_is_due_and_never_granted_is_overdue() {
     scene.lab.until(75.0);
     assert!(scene.health().is_healthy(), "{}", scene.health());
     scene.lab.until(200.0);
-    assert_eq!(scene.problems(), ["job: overdue"]);
-    let health = scene.health();
-    assert_eq!((health.problems[0].since, health.problems[0].until), (at(20.0), None));
-    assert_eq!(scene.lines("job job: overdue since 2026-01-01T00:00:20Z, for 3 min").len(), 1);
+    assert_eq!(scene.problems(), ["job: job-overdue"]);
+    assert_eq!(scene.since("job-overdue"), at(20.0));
+    assert_eq!(scene.lines("job-overdue since 2026-01-01T00:00:20Z, for 3 min").len(), 1);
     *scene.store.switches().ungranted.lock().unwrap() = None;
     scene.lab.until(300.0);
     let mut news = scene.member.news();
     news.retain(|event| event != "OccurrencesMissed");
-    assert_eq!(news, ["Ready", "JobOverdue", "JobResumed"]);
+    assert_eq!(news, ["Ready", "job-overdue", "job-overdue over"]);
     assert!(scene.health().is_healthy());
 }
 
@@ -404,13 +403,13 @@ fn a_stored_schedule_that_is_due_and_never_granted_is_overdue() {
     scene.lab.until(75.0);
     assert!(scene.health().is_healthy(), "{}", scene.health());
     scene.lab.until(200.0);
-    assert_eq!(scene.problems(), ["digest: overdue"]);
-    assert_eq!(scene.health().problems[0].since, at(20.0));
+    assert_eq!(scene.problems(), ["digest: job-overdue"]);
+    assert_eq!(scene.since("job-overdue"), at(20.0));
     *scene.store.switches().ungranted.lock().unwrap() = None;
     scene.lab.until(300.0);
     let mut news = scene.member.news();
     news.retain(|event| event != "OccurrencesMissed");
-    assert_eq!(news, ["Ready", "JobOverdue", "JobResumed"]);
+    assert_eq!(news, ["Ready", "job-overdue", "job-overdue over"]);
     assert!(scene.health().is_healthy());
 }
 
@@ -446,12 +445,12 @@ fn a_full_node_does_not_report_a_store_that_answers_again() {
     lab.operate("other", Action::Pause { note: "" }).unwrap();
     lab.operate("other", Action::Resume { skip: None }).unwrap();
     lab.until(25.0);
-    assert!(!member.handle.health().store.failing.is_empty(), "{}", member.handle.health());
+    assert!(!member.failing().is_empty(), "{}", member.handle.health());
     member.faults.set(Rates::default());
     lab.until(60.0);
     let health = member.handle.health();
-    assert_eq!((health.capacity.used, &health.store.failing[..]), (1, &[][..]), "{health}");
-    let is_up = |event: &String| event == "StoreUp";
+    assert_eq!((health.capacity.used, member.failing().len()), (1, 0), "{health}");
+    let is_up = |event: &String| event == "store-down over" || event == "store-rejects over";
     assert!(member.news().iter().any(is_up), "{:?}", member.news());
 }
 
@@ -482,10 +481,10 @@ fn each_wait_for_a_key_ends_for_the_node_that_reported_it() {
     lab.until(98.0);
     let number =
         |member: &Member, what: &str| member.news().iter().filter(|event| *event == what).count();
-    let waits: Vec<_> = nodes.iter().map(|one| number(one, "KeyBusy")).collect();
-    let ends: Vec<_> = nodes.iter().map(|one| number(one, "KeyFree")).collect();
+    let waits: Vec<_> = nodes.iter().map(|one| number(one, "key-busy")).collect();
+    let ends: Vec<_> = nodes.iter().map(|one| number(one, "key-busy over")).collect();
     assert!(waits.iter().sum::<usize>() > 10, "{waits:?}");
-    let open: usize = nodes.iter().map(|one| one.handle.health().key_waits.len()).sum();
+    let open: usize = nodes.iter().map(|one| one.handle.health().with("key-busy").count()).sum();
     assert_eq!(
         waits.iter().sum::<usize>() - open,
         ends.iter().sum::<usize>(),
@@ -506,13 +505,12 @@ fn what_waits_by_its_own_policy_is_not_overdue() {
     scene.operate("paused", Action::Pause { note: "" });
     scene.lab.until(205.0);
     let health = scene.health();
-    assert!(health.problems.is_empty(), "{health}");
-    assert_eq!((health.paused, health.key_waits.len()), (1, 1));
+    assert_eq!((health.paused, scene.problems()), (1, vec!["second: key-busy".to_owned()]));
     let lines = scene.lines("jobs: ");
     assert_eq!(lines, ["jobs: 5 in code, 1 paused, 0 with a problem"]);
     assert_eq!(scene.lines("capacity: "), ["capacity: 3 of 1000 runs"]);
-    assert_eq!(scene.lines("job second: waits since").len(), 1);
-    assert_eq!(scene.member.news(), ["Ready", "KeyBusy"]);
+    assert_eq!(scene.lines("key-busy since").len(), 1);
+    assert_eq!(scene.member.news(), ["Ready", "key-busy"]);
 }
 
 #[test]
@@ -537,7 +535,7 @@ fn a_store_that_hangs_from_the_start_does_not_keep_health_from_its_readers() {
     scene.lab.until(30.0);
     let health = scene.health();
     assert_eq!((health.jobs, health.store.last_reply), (1, None));
-    assert_eq!(health.store.failing.len(), 1);
+    assert_eq!(scene.member.failing().len(), 1);
     assert_eq!(scene.member.handle.jobs().len(), 1);
     scene.member.handle.stop();
     assert!(scene.health().is_stopping && scene.health().to_string().starts_with("stopping: "));
@@ -619,21 +617,24 @@ fn the_jobs_of_a_node_have_their_next_occurrence_their_last_outcome_and_their_pl
 }
 
 #[test]
-fn every_start_of_a_condition_has_a_remedy() {
-    let name: Arc<str> = "job".into();
-    let starts = [
-        Event::Deleted { name: name.clone() },
-        Event::DefinitionConflict { name: name.clone(), reason: "" },
-        Event::JobInvalid { name: name.clone(), reason: String::new() },
-        Event::JobUnreadable { name: name.clone(), reason: String::new() },
-        Event::JobOverdue { name: name.clone(), due_at: at(0.0) },
-        Event::ClockWasAhead { name: name.clone(), until: at(0.0), key: None },
-        Event::CapacityFull { concurrency: 1 },
-    ];
-    assert!(starts.iter().all(|event| event.remedy().is_some()));
-    assert_eq!(starts[0].job(), Some("job"));
-    assert!(ProblemReason::ClockWasAhead.remedy().contains("allora reset JOB"));
-    assert_eq!(Event::JobResumed { name }.remedy(), None);
+fn what_the_program_reports_is_a_condition_until_it_reports_something_else() {
+    let scene = Scene::new(33, ten);
+    scene.lab.until(15.0);
+    let report = |conditions: &[&str]| {
+        let mut report = allora_core::ProgramReport::default();
+        report.conditions.extend(conditions.iter().map(|one| (*one).to_owned()));
+        scene.member.handle.report(report);
+    };
+    report(&["mail.toml: line 3; correct it", "fax.toml: line 9; correct it"]);
+    assert!(!scene.health().is_healthy());
+    let lines =
+        scene.lines("program-report since 2026-01-01T00:00:15Z, for 0.0 s: fax.toml: line 9");
+    assert_eq!(lines.len(), 1, "{}", scene.health());
+    report(&["mail.toml: line 3; correct it"]);
+    assert_eq!(scene.health().with("program-report").count(), 1);
+    report(&[]);
+    let both = ["program-report", "program-report", "program-report over", "program-report over"];
+    scene.assert_over(&both);
 }
 
 #[test]
@@ -660,13 +661,14 @@ fn jobs_that_wait_for_the_time_of_a_clock_that_was_ahead_are_named_until_they_ar
         scene.lab.until(200.0);
         assert_eq!(
             scene.problems(),
-            ["monthly: clock was ahead", "one: clock was ahead", "two: clock was ahead"]
+            ["monthly: clock-was-ahead", "one: clock-was-ahead", "two: clock-was-ahead"]
         );
-        let waits = &scene.health().problems[1];
-        assert!(waits.until > Some(at(year)) && waits.until < Some(at(year + 100.0)), "{waits:?}");
-        let lines = scene.lines("job one: clock was ahead since 2026-01-01T00:0");
-        assert!(lines[0].contains("until 2027-01-01T00:01:"), "{lines:?}");
-        assert!(lines[0].contains("`allora reset JOB`"), "{lines:?}");
+        let waits = &scene.health().conditions[1].condition;
+        let Condition::ClockWasAhead { until, .. } = waits else { panic!("{waits}") };
+        assert!(*until > at(year) && *until < at(year + 100.0), "{waits:?}");
+        let lines = scene.lines("clock-was-ahead since 2026-01-01T00:0");
+        assert!(lines[1].contains("until 2027-01-01T00:01:"), "{lines:?}");
+        assert!(lines[1].contains("`allora reset JOB`"), "{lines:?}");
         // Jobs of this node alone resume by themselves.
         let local = scene.lab.log.of("here");
         assert!(local.last().unwrap().at > at(190.0) && local.last().unwrap().at < at(201.0));
@@ -675,9 +677,9 @@ fn jobs_that_wait_for_the_time_of_a_clock_that_was_ahead_are_named_until_they_ar
         }
         scene.lab.until(300.0);
         let mut news = scene.member.news();
-        news.retain(|event| ["ClockWasAhead", "JobResumed"].contains(&event.as_str()));
-        assert_eq!(news, [["ClockWasAhead"; 3], ["JobResumed"; 3]].concat());
-        assert!(scene.health().problems.is_empty(), "{}", scene.health());
+        news.retain(|event| ["clock-was-ahead", "clock-was-ahead over"].contains(&event.as_str()));
+        assert_eq!(news, [["clock-was-ahead"; 3], ["clock-was-ahead over"; 3]].concat());
+        assert!(scene.problems().is_empty(), "{}", scene.health());
         for name in ["one", "two"] {
             let last = scene.lab.log.of(name).last().unwrap().at;
             assert!(last >= at(290.0) && last < at(301.0), "{name}: {last}");
@@ -727,14 +729,14 @@ fn stored_schedules_that_wait_for_a_clock_that_was_ahead_are_named_too() {
     scene.lab.until(95.0);
     assert_eq!(set_back(&scene.member), [(true, 2)]);
     scene.lab.until(205.0);
-    assert_eq!(scene.problems(), ["one: clock was ahead", "two: clock was ahead"]);
+    assert_eq!(scene.problems(), ["one: clock-was-ahead", "two: clock-was-ahead"]);
     scene.lab.sim.block_on(scene.schedules().reset("one")).unwrap();
     scene.operate("two", Action::Delete);
     scene.lab.until(330.0);
     let mut news = scene.member.news();
-    news.retain(|event| ["ClockWasAhead", "JobResumed"].contains(&event.as_str()));
-    assert_eq!(news, [["ClockWasAhead"; 2], ["JobResumed"; 2]].concat());
-    assert!(scene.health().problems.is_empty(), "{}", scene.health());
+    news.retain(|event| ["clock-was-ahead", "clock-was-ahead over"].contains(&event.as_str()));
+    assert_eq!(news, [["clock-was-ahead"; 2], ["clock-was-ahead over"; 2]].concat());
+    assert!(scene.problems().is_empty(), "{}", scene.health());
     let last = scene.lab.log.of("one").last().unwrap().at;
     assert!(last >= at(310.0) && last < at(331.0), "{last}");
 }

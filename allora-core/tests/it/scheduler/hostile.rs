@@ -1,7 +1,7 @@
 //! One bad thing never stops the rest.
 
 use crate::support::{Lab, Over, at, ms, secs};
-use allora_core::{BoxError, Event, Job, Run, Scheduler, Time, every, job};
+use allora_core::{BoxError, Condition, Event, Job, Run, Scheduler, Time, every, job};
 use std::{fmt, time::Duration};
 
 struct Bomb;
@@ -104,7 +104,7 @@ fn a_bad_schedule_is_left_alone_and_said_so() {
         .events()
         .into_iter()
         .filter_map(|event| match event {
-            Event::JobInvalid { name, .. } => Some(name.to_string()),
+            Event::Began(Condition::JobInvalid { job, .. }) => Some(job.to_string()),
             _ => None,
         })
         .collect();

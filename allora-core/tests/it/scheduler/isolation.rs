@@ -166,7 +166,7 @@ fn a_search_that_hangs_delays_no_claim() {
     let all: Vec<f64> = (1..=65).map(f64::from).collect();
     assert_punctual(&lab, &["code"], &all, ms(20));
     assert_punctual(&lab, &["stored"], &all, ms(20));
-    assert_eq!(member.news(), ["Ready", "StoreDown"]);
+    assert_eq!(member.news(), ["Ready", "store-down"]);
     // A schedule that is added during the outage is found after it.
     lab.store("late", "k", "@every 1s");
     lab.until(70.5);
@@ -231,15 +231,15 @@ fn pruning_that_is_refused_is_reported_once_and_tried_again_although_nothing_is_
         every_second(seat, b)
     });
     lab.until(60.5);
-    assert_eq!(member.news(), ["Ready", "StoreError"]);
-    let failing = member.handle.health().store.failing;
+    assert_eq!(member.news(), ["Ready", "store-rejects"]);
+    let failing = member.failing();
     let parts: Vec<_> = failing.iter().map(|failing| failing.part).collect();
     assert_eq!(parts, [StorePart::Pruning]);
     member.handle.remove("code");
     lab.until(120.0);
     member.faults.refuses_pruning.store(false, Relaxed);
     lab.until(150.0);
-    assert_eq!(member.news(), ["Ready", "StoreError", "StoreUp"]);
+    assert_eq!(member.news(), ["Ready", "store-rejects", "store-rejects over"]);
     assert!(member.faults.pruned.load(Relaxed) > 0);
     assert!(member.handle.health().is_healthy());
 }
@@ -562,7 +562,10 @@ fn a_node_at_its_capacity_says_so_once_and_when_it_is_over() {
             .add("short", seat.job(every(secs(5)), ms(0)).overlap(Overlap::Skip))
     });
     lab.until(70.0);
-    assert_eq!(member.news(), ["Ready", "CapacityFull", "CapacityFree", "OccurrencesMissed"]);
+    assert_eq!(
+        member.news(),
+        ["Ready", "capacity-full", "capacity-full over", "OccurrencesMissed"]
+    );
 }
 
 #[test]
@@ -577,6 +580,6 @@ fn an_extension_that_hangs_is_one_condition() {
     lab.until(55.0);
     *member.faults.mute.lock().unwrap() = None;
     lab.until(70.0);
-    assert_eq!(member.news(), ["Ready", "StoreDown", "StoreUp"]);
+    assert_eq!(member.news(), ["Ready", "store-down", "store-down over"]);
     assert_eq!(lab.log.of("long").len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Entry, Lab, Member, Over, Rates, at, ms, secs};
 use allora_core::{
-    Backend, CatchUp, Event, Scheduler, StoredSchedule, Time, at as once,
+    Backend, CatchUp, Condition, Event, Scheduler, StoredSchedule, Time, at as once,
     backend::{Action, Page},
     every,
 };
@@ -173,7 +173,7 @@ fn what_waits_is_not_claimed_and_its_node_stops_at_once() {
         stops.handle.stop();
         lab.until(20.5);
         assert_eq!(stops.stopped().map(|it| (it.cancelled, it.unrecorded)), Some((0, 0)));
-        assert!(!stops.events().iter().any(|event| matches!(event, Event::Started { .. })));
+        assert!(!stops.events().iter().any(|event| matches!(event, Event::RunStarted { .. })));
         start();
         lab.until(60.0);
         assert_eq!(lab.story("b"), ["succeeded 11"], "at most once: {at_most_once}");
@@ -243,7 +243,7 @@ fn the_time_limit_and_the_delay_that_is_told_count_from_when_the_code_begins() {
     let run = lab.log.of("b")[0].clone();
     assert_eq!((run.ended.unwrap().0 - run.began).num_seconds(), 7);
     let late = member.events().iter().find_map(|event| match event {
-        Event::Started { late, .. } => Some(*late),
+        Event::RunStarted { late, .. } => Some(*late),
         _ => None,
     });
     assert_eq!(late.unwrap().as_secs(), 29);
@@ -519,17 +519,25 @@ fn a_job_that_waits_is_shown_with_its_key_and_the_holders() {
     let waits = one(&lab, "a", 10.0, 1);
     lab.until(20.0);
     let health = waits.handle.health();
-    let wait = &health.key_waits[0];
-    assert_eq!((&*wait.job, &*wait.key, wait.limit), ("a", "g", 1));
-    assert_eq!(wait.holders.iter().map(|it| &*it.job).collect::<Vec<_>>(), ["held"]);
+    let wait = &health.conditions[0];
+    let Condition::KeyBusy { job, key, limit, holders, .. } = &wait.condition else {
+        panic!("{health}")
+    };
+    assert_eq!((&**job, &**key, *limit), ("a", "g", 1));
+    assert_eq!(holders.iter().map(|it| &*it.job).collect::<Vec<_>>(), ["held"]);
     assert!(wait.since - at(10.0) < chrono::TimeDelta::seconds(1), "{wait:?}");
     assert!(health.is_healthy() && health.capacity.used == 0, "{health}");
-    assert!(health.to_string().contains("job a: waits since"), "{health}");
+    assert!(
+        health
+            .to_string()
+            .contains(": job \"a\" waits for the concurrency key \"g\", held by held on "),
+        "{health}"
+    );
     assert_eq!(lab.state(KEY).waiters[0].job, "a");
     lab.until(60.0);
-    assert!(waits.handle.health().key_waits.is_empty());
-    let news: Vec<String> = waits.news().into_iter().filter(|it| it.starts_with("Key")).collect();
-    assert_eq!(news, ["KeyBusy", "KeyFree"]);
+    assert!(!waits.has("key-busy"));
+    let news: Vec<String> = waits.news().into_iter().filter(|it| it.starts_with("key")).collect();
+    assert_eq!(news, ["key-busy", "key-busy over"]);
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn a_deleted_job_stays_deleted_when_its_tombstone_expires() {
     lab.until(40.0 * 86_400.0);
     assert_eq!(lab.log.of("job").len(), 0, "it came back");
     for member in [awake, asleep] {
-        assert!(member.news().contains(&"Deleted".to_owned()), "{:?}", member.news());
+        assert!(member.news().contains(&"job-deleted".to_owned()), "{:?}", member.news());
     }
 }
 
@@ -187,7 +187,7 @@ fn a_job_that_another_node_registers_again_runs_on_every_node() {
     lab.until(200.0);
     let last = lab.log.of("job").last().map(|run| run.at);
     assert!(last >= Some(at(190.0)), "{last:?}");
-    assert_eq!(first.news()[..3], ["Ready", "Deleted", "JobResumed"]);
+    assert_eq!(first.news()[..3], ["Ready", "job-deleted", "job-deleted over"]);
 }
 
 #[test]
@@ -203,9 +203,9 @@ fn a_schedule_that_panicked_for_a_moment_is_tried_again() {
         lab.until(200.0);
         let last = lab.state("job").last_started;
         assert!(last >= Some(at(190.0)), "{last:?}");
-        let of_job = |event: &String| event.starts_with("Job");
+        let of_job = |event: &String| event.starts_with("job");
         let news: Vec<_> = member.news().into_iter().filter(of_job).collect();
-        assert_eq!(news, ["JobInvalid", "JobResumed"]);
+        assert_eq!(news, ["job-invalid", "job-invalid over"]);
     }
 }
 

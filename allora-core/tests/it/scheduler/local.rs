@@ -1,7 +1,7 @@
 //! Jobs that run on every node.
 
 use crate::support::{Entry, Lab, Over, Rates, at, ms, secs};
-use allora_core::{Overlap, Scheduler, StorePart, Time, at as once, every};
+use allora_core::{Condition, Overlap, Scheduler, StorePart, Time, at as once, every};
 use chrono::TimeDelta;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -130,11 +130,11 @@ fn without_the_store_only_the_jobs_with_a_key_wait_and_each_waits_for_its_turn()
     lab.until(95.0);
     assert_eq!(lab.ran("free"), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
     assert_eq!(lab.ran("keyed"), [10.0, 20.0, 30.0]);
-    assert!(member.handle.health().store.failing.iter().any(|one| one.part == StorePart::Keys));
+    assert!(member.failing().iter().any(|one| one.part == StorePart::Keys));
     member.faults.down.store(false, Relaxed);
     lab.until(125.0);
     assert_eq!(lab.ran("keyed")[3..], [90.0, 100.0, 110.0, 120.0], "it catches up with the latest");
-    assert!(member.handle.health().store.failing.is_empty());
+    assert!(member.failing().is_empty());
 }
 
 #[test]
@@ -151,11 +151,9 @@ fn a_job_of_every_node_without_its_place_is_ended_and_one_of_a_dead_node_frees_i
     let holder = lab.state("allora:key:g").leases[0].node.clone();
     let (holds, waits): (Vec<_>, Vec<_>) =
         members.into_iter().partition(|member| member.handle.node() == holder);
-    let wait = &waits[0].handle.health().key_waits[0];
-    assert_eq!(
-        (&*wait.job, &*wait.holders[0].job, &*wait.holders[0].node),
-        ("job", "job", &*holder)
-    );
+    let wait = waits[0].handle.health().conditions[0].condition.clone();
+    let Condition::KeyBusy { job, holders, .. } = wait else { panic!("it waits: {wait}") };
+    assert_eq!((&*job, &*holders[0].job, &*holders[0].node), ("job", "job", &*holder));
     // Its run is over before its place is.
     holds[0].faults.down.store(true, Relaxed);
     lab.until(30.0);

@@ -2,7 +2,7 @@
 
 use crate::support::{Lab, Member, Which, at, ms, secs};
 use allora_core::{
-    Event, Overlap, Schedules, Time, at as once,
+    Condition, Event, Overlap, Schedules, Time, at as once,
     backend::{Action, Operation},
     every,
 };
@@ -106,9 +106,8 @@ fn a_lost_request_for_a_key_is_repeated_whatever_the_capacity() {
                 assert_eq!(began.len(), 60, "{case}");
             }
             assert_eq!(began(&lab, "plain").len(), 60, "{case}");
-            let health = member.handle.health();
-            assert!(health.capacity.full_since.is_none(), "{case}");
-            assert!(health.store.failing.is_empty(), "{case}");
+            assert!(!member.has("capacity-full"), "{case}");
+            assert!(member.failing().is_empty(), "{case}");
         }
     }
 }
@@ -150,7 +149,7 @@ fn a_store_that_hangs_for_a_while_ends_no_node_whatever_its_capacity() {
                 }
                 // No node is left out: each stops at once, with nothing unresolved.
                 for member in &members {
-                    assert!(member.handle.health().store.failing.is_empty(), "{case}");
+                    assert!(member.failing().is_empty(), "{case}");
                     assert_eq!(member.handle.health().unresolved_claims, 0, "{case}");
                     member.handle.stop();
                 }
@@ -266,7 +265,7 @@ fn what_hangs_leaves_half_of_the_capacity_to_other_jobs() {
             lab.until(2_005.0);
             let health = member.handle.health();
             assert_eq!(health.unresolved_claims, 0, "{what}");
-            assert!(health.store.failing.is_empty(), "{what}: {:?}", health.store.failing);
+            assert!(member.failing().is_empty(), "{what}: {:?}", member.failing());
             for n in 0..10 {
                 let job = format!("hung{n}");
                 let last = *lab.ran(&job).last().unwrap();
@@ -376,7 +375,7 @@ fn an_end_that_the_store_rejects_each_time_is_given_up_when_the_lease_has_ended(
                 rejected.filter(|line| line.contains("was not recorded")).collect();
             assert_eq!(rejected.len(), 1, "{case}: {rejected:?}");
             assert!(rejected[0].contains("the disk of this row is broken"), "{}", rejected[0]);
-            assert!(member.handle.health().store.failing.is_empty(), "{case}");
+            assert!(member.failing().is_empty(), "{case}");
             let lost = ["RunLost", "RunExpired"];
             let lost = member.news().iter().filter(|news| lost.contains(&news.as_str())).count();
             // Its cancellation was requested before its lease ended.
@@ -416,7 +415,7 @@ fn a_key_whose_holder_died_while_the_clock_was_ahead_is_free_when_the_clock_is_r
         let after: Vec<_> = began(&lab, "waits").into_iter().filter(is_after).collect();
         assert!(after.first().is_some_and(|first| *first <= at(85.0)), "{began_ahead}: {after:?}");
         assert!(after.last().is_some_and(|last| *last >= at(190.0)), "{began_ahead}: {after:?}");
-        assert!(waits.handle.health().key_waits.is_empty(), "{began_ahead}");
+        assert!(!waits.has("key-busy"), "{began_ahead}");
     }
 }
 
@@ -445,22 +444,17 @@ fn a_key_whose_holder_died_while_the_clock_was_ahead_is_a_condition_until_a_rese
         for job in ["waits", "waits, too"] {
             lab.sim.block_on(schedules.reset(job)).unwrap();
         }
-        let problem = || {
-            let problems = waits.handle.health().problems;
-            let mut held = problems.into_iter().filter(|problem| problem.name == "holder");
-            held.next().map(|problem| (problem.detail.clone(), problem.until.unwrap()))
-        };
+        let problem =
+            || waits.handle.health().with("key-left").next().map(|one| one.condition.clone());
         // A live holder would have extended its lease by then.
         lab.until(65.0);
         assert_eq!(problem(), None, "{case}");
         lab.until(100.0);
-        let (detail, until) = problem().expect(&case);
-        assert_eq!(detail, "it holds the concurrency key \"g\"");
+        let Some(Condition::KeyLeft { job, key, until, .. }) = problem() else { panic!("{case}") };
+        assert_eq!((&*job, &*key), ("holder", "g"));
         assert!((at(110.0)..at(125.0)).contains(&until), "{case}: {until}");
-        let is_held = |event: &Event| {
-            matches!(event, Event::ClockWasAhead { name, key: Some(key), .. }
-                if (&**name, &**key) == ("holder", "g"))
-        };
+        let is_held =
+            |event: &Event| matches!(event, Event::Began(one) if one.code() == "key-left");
         let events = waits.events();
         let held: Vec<_> = events.iter().filter(|event| is_held(event)).collect();
         assert_eq!(held.len(), 1, "{case}: {events:?}");
@@ -473,7 +467,7 @@ fn a_key_whose_holder_died_while_the_clock_was_ahead_is_a_condition_until_a_rese
         assert_eq!(problem(), None, "{case}");
         let news = waits.news();
         let number = |of: &str| news.iter().filter(|news| *news == of).count();
-        assert_eq!(number("ClockWasAhead"), number("JobResumed"), "{case}: {news:?}");
+        assert_eq!((number("key-left"), number("key-left over")), (1, 1), "{case}: {news:?}");
         for job in ["waits", "waits, too"] {
             let began = began(&lab, job);
             assert!(
@@ -523,14 +517,14 @@ fn a_key_whose_record_cannot_be_read_is_a_condition_of_its_jobs() {
     let member = seat.run(scheduler);
     lab.until(200.0);
     assert!(lab.ran("job").is_empty());
-    assert_eq!(member.news(), ["Ready", "JobUnreadable"]);
+    assert_eq!(member.news(), ["Ready", "key-unreadable"]);
     let line = member.events()[1].to_string();
     assert!(line.contains("the record of its concurrency key"), "{line}");
-    assert_eq!(member.handle.health().problems.len(), 1);
+    assert!(member.has("key-unreadable"));
     *store.switches().unreadable.lock().unwrap() = None;
     lab.until(251.0);
     assert!(lab.ran("job").len() >= 5, "{:?}", lab.ran("job"));
     let news = member.news();
-    assert_eq!(news.iter().filter(|news| *news == "JobResumed").count(), 1, "{news:?}");
-    assert!(member.handle.health().problems.is_empty());
+    assert_eq!(news.iter().filter(|news| *news == "key-unreadable over").count(), 1, "{news:?}");
+    assert!(!member.has("key-unreadable"));
 }

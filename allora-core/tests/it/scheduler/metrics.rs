@@ -189,6 +189,8 @@ fn the_gauges_of_a_node_that_has_stopped_show_no_work() {
         "allora_runs_active{}",
         "allora_jobs_overdue{}",
         "allora_concurrency_key_waiting{key=key}",
+        "allora_conditions{code=key-busy}",
+        "allora_conditions{code=capacity-full}",
     ];
     for is_dropped in [false, true] {
         let collector = Collector::default();

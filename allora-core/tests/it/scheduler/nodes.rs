@@ -3,7 +3,7 @@
 
 use crate::support::{Lab, Member, Seat, at, ms, secs};
 use allora_core::{
-    Builder, ErrorKind, Event, Handle, NodeInfo, Overlap, Pattern, Schedules, StorePart,
+    Builder, Condition, ErrorKind, Event, Handle, NodeInfo, Overlap, Pattern, Schedules, StorePart,
     StoredSchedule, backend::Action, every, stored::Filter,
 };
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
@@ -81,7 +81,7 @@ fn a_node_is_in_the_list_while_it_lives_and_a_dead_one_for_a_day() {
     assert_eq!((ids(&lab, true), ids(&lab, false)), (sorted(&[&one]), sorted(&[&two])));
     let health = one.handle.health();
     assert_eq!((health.nodes.live, health.nodes.dead), (1, sorted(&[&two])));
-    let dead = |event: &&Event| matches!(event, Event::NodeDead { .. });
+    let dead = |event: &&Event| matches!(event, Event::Began(Condition::NodeDead { .. }));
     assert_eq!(one.events().iter().filter(dead).count(), 1);
     lab.until(DAY - 600.0);
     assert_eq!(ids(&lab, false), sorted(&[&two]));
@@ -113,7 +113,7 @@ fn a_node_that_is_stopped_is_in_the_list_until_its_runs_have_ended() {
     assert!(two.handle.health().nodes.dead.is_empty());
     lab.until(112.0);
     assert_eq!(nodes(&lab).len(), 1);
-    assert!(!two.news().contains(&"NodeDead".to_owned()), "{:?}", two.news());
+    assert!(!two.news().contains(&"node-dead".to_owned()), "{:?}", two.news());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_node_without_the_store_counts_as_dead_until_it_writes_again() {
     two.faults.down.store(false, Relaxed);
     lab.until(420.0);
     assert_eq!(ids(&lab, true), sorted(&[&one, &two]));
-    assert_eq!(one.news(), ["Ready", "NodeDead", "NodeAlive"]);
+    assert_eq!(one.news(), ["Ready", "node-dead", "node-dead over"]);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_registry_that_hangs_or_is_refused_delays_no_job_and_no_stop() {
                 assert!(run.began - run.at <= chrono::TimeDelta::milliseconds(10), "{run:?}");
             }
         }
-        let failing = member.handle.health().store.failing;
+        let failing = member.failing();
         let parts: Vec<_> = failing.iter().map(|failing| failing.part).collect();
         assert_eq!(parts, if is_refused { vec![StorePart::Registry] } else { vec![] });
         member.handle.stop();
@@ -172,14 +172,16 @@ fn a_kind_is_reported_when_no_live_node_handles_it_with_the_number_that_wait() {
         lab.store(name, "sms.eu", "@every 1h");
     }
     lab.until(4_000.0);
-    assert!(one.handle.health().unhandled_kinds.is_empty());
+    assert!(!one.has("kind-unhandled"));
     two.handle.stop();
     lab.until(4_300.0);
     let health = one.handle.health();
-    let kinds: Vec<_> =
-        health.unhandled_kinds.iter().map(|one| (one.kind.as_str(), one.waiting)).collect();
-    assert_eq!(kinds, [("sms.eu", 3)]);
-    assert!(health.to_string().contains("kind sms.eu: no live node handles it; 3 waiting"));
+    let unhandled: Vec<_> = health.with("kind-unhandled").map(|one| &one.condition).collect();
+    let [Condition::KindUnhandled { kind, waiting, .. }] = &unhandled[..] else {
+        panic!("{health}")
+    };
+    assert_eq!((&**kind, *waiting), ("sms.eu", 3));
+    assert!(health.to_string().contains("no live node handles the kind \"sms.eu\"; 3 waiting"));
 }
 
 #[test]
@@ -191,14 +193,13 @@ fn a_label_that_no_live_node_has_is_reported_until_one_has_it() {
     assert_eq!(bad.kind(), ErrorKind::Invalid);
     lab.until(200.0);
     let health = one.handle.health();
-    assert_eq!(
-        (health.unmatched_labels.as_slice(), health.is_healthy()),
-        (&["gpu".to_owned()][..], false)
-    );
+    let [unmatched] = &health.conditions[..] else { panic!("{health}") };
+    assert!(unmatched.condition.to_string().starts_with("no live node has the label \"gpu\""));
+    assert!(!health.is_healthy());
     let two = lab.start(|_, b| b.node_labels(["gpu", "tape"]));
     lab.until(400.0);
     assert!(one.handle.health().is_healthy(), "{}", one.handle.health());
-    assert_eq!(one.news(), ["Ready", "LabelUnmatched", "LabelMatched"]);
+    assert_eq!(one.news(), ["Ready", "label-unmatched", "label-unmatched over"]);
     assert_eq!(two.handle.health().nodes.live, 2);
 }
 
@@ -212,16 +213,20 @@ fn a_job_that_no_live_build_declares_is_orphaned_and_never_overdue() {
     let new = lab.start(|seat, b| b.add("kept", job(seat, 10)));
     lab.until(900.0);
     let health = new.handle.health();
-    assert_eq!((health.orphans.count, &health.orphans.examples[..]), (1, &["old".to_owned()][..]));
-    assert!(health.problems.is_empty() && new.handle.health().is_healthy(), "{:?}", new.news());
-    assert!(health.to_string().contains("\norphans: no live build declares 1 of the jobs in code"));
+    let [orphaned] = &health.conditions[..] else { panic!("{health}") };
+    let Condition::JobsOrphaned { count, examples, .. } = &orphaned.condition else {
+        panic!("{health}")
+    };
+    assert_eq!((*count, &examples[..]), (1, &["old".to_owned()][..]));
+    assert!(health.is_healthy(), "{:?}", new.news());
+    assert!(health.to_string().contains(": no live build declares 1 of the jobs in code"));
     let is_of_a_condition = |event: &String| event != "OccurrencesMissed";
     let news: Vec<String> = new.news().into_iter().filter(is_of_a_condition).collect();
-    assert_eq!(news, ["Ready", "JobsOrphaned"]);
+    assert_eq!(news, ["Ready", "jobs-orphaned"]);
     // The build that declares it is back.
     let back = lab.start(|seat, b| b.add("kept", job(seat, 10)).add("old", job(seat, 10)));
     lab.until(1_200.0);
-    assert_eq!(new.handle.health().orphans.count + back.handle.health().orphans.count, 0);
+    assert!(!new.has("jobs-orphaned") && !back.has("jobs-orphaned"));
     assert!(jobs(&lab).contains(&"old".to_owned()), "by default nothing is pruned");
 }
 
@@ -232,10 +237,8 @@ fn the_jobs_of_another_live_service_are_no_orphans() {
     let two = lab.start(|seat, b| b.add("two", job(seat, 10)).add("daily", job(seat, 86_400)));
     lab.until(8_000.0);
     for member in [&one, &two] {
-        assert_eq!(
-            (member.news(), member.handle.health().orphans.count),
-            (vec!["Ready".into()], 0)
-        );
+        assert_eq!(member.news(), ["Ready"]);
+        assert!(!member.has("jobs-orphaned"));
     }
 }
 
@@ -256,7 +259,9 @@ fn orphans_are_pruned_after_the_time_that_is_set_and_no_others() {
     let prune = Some(2 * HOUR);
     let new = lab.start(|seat, b| slow(b).prune_orphans_after(prune).add("kept", job(seat, 600)));
     lab.until(7_000.0);
-    assert_eq!(new.handle.health().orphans.count, 4);
+    let health = new.handle.health();
+    let orphaned = health.with("jobs-orphaned").next().map(|one| &one.condition);
+    assert!(matches!(orphaned, Some(Condition::JobsOrphaned { count: 4, .. })), "{health}");
     assert_eq!(jobs(&lab), ["failed", "far", "kept", "old", "paused"]);
     lab.until(20_000.0);
     // The next occurrence of one is in days; others have something to decide about.

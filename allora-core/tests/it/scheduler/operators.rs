@@ -1,7 +1,9 @@
 //! Trigger, pause, resume, redefine, delete, add: while everything runs.
 
 use crate::support::{Lab, Rates, at, ms, secs};
-use allora_core::{Event, Overlap, Retry, Run, Runtime, Scheduler, Schedules, cron, every, job};
+use allora_core::{
+    Condition, Event, Overlap, Retry, Run, Runtime, Scheduler, Schedules, cron, every, job,
+};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -166,7 +168,7 @@ fn a_deleted_job_is_not_brought_back_by_a_poll_but_by_a_restart() {
     lab.operate("job", allora_core::backend::Action::Delete).unwrap();
     lab.until(100.0);
     assert_eq!(lab.ran("job"), [10.]);
-    assert!(member.news().contains(&"Deleted".to_owned()), "{:?}", member.news());
+    assert!(member.news().contains(&"job-deleted".to_owned()), "{:?}", member.news());
     let old = lab.log.of("job")[0].clone();
     member.handle.stop();
     lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), secs(4))));
@@ -213,7 +215,7 @@ fn a_clock_that_steps_back_does_not_stop_a_lone_node() {
     member.node.set_skew(chrono::TimeDelta::hours(-1));
     lab.until(55.0);
     assert_eq!(lab.ran("job"), [10., 20., 30., 40., 50.]);
-    let clock_off = |event: &Event| matches!(event, Event::ClockSkew { ahead: false, .. });
+    let clock_off = |event: &Event| matches!(event, Event::Began(Condition::ClockSkew { offset_ms, .. }) if *offset_ms < 0);
     assert!(member.events().iter().any(clock_off));
     assert!(member.node.wall() < at(0.0));
 }
@@ -233,7 +235,9 @@ fn a_job_whose_store_was_a_year_ahead_runs_again_after_a_reset() {
         lab.until(200.0);
         let before = lab.log.of("job").len();
         let ahead = member.events().into_iter().find_map(|event| match event {
-            Event::ClockWasAhead { name, until, key: None } => Some((name.to_string(), until)),
+            Event::Began(Condition::ClockWasAhead { job, until, .. }) => {
+                Some((job.to_string(), until))
+            }
             _ => None,
         });
         assert!(ahead.is_some_and(|(name, until)| name == "job" && until > at(86_400.0)));

@@ -348,8 +348,8 @@ fn events_come_in_order() {
     lab.until(26.0);
     let word = |event: &Event| match event {
         Event::Ready { jobs, .. } => format!("ready {jobs}"),
-        Event::Started { fence, .. } => format!("started {fence}"),
-        Event::Ended { fence, outcome, .. } => format!("{} {fence}", outcome.word()),
+        Event::RunStarted { fence, .. } => format!("started {fence}"),
+        Event::RunEnded { fence, outcome, .. } => format!("{} {fence}", outcome.word()),
         Event::Stopped { cancelled, unrecorded, .. } => {
             format!("stopped {cancelled} {unrecorded}")
         }

@@ -2,7 +2,7 @@
 
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_core::{
-    Backend, Builder, Event, Overlap, Run, Runtime, Scheduler, Time,
+    Backend, Builder, Condition, Event, Overlap, Run, Runtime, Scheduler, Time,
     backend::{Action, JobState, Lease, NotRunReason, Outcome, Page},
     every,
     runtime::SimNode,
@@ -53,8 +53,8 @@ fn left(lab: &Lab, member: &Member) -> Vec<String> {
     let Some(stopped) = member.stopped() else { return vec!["it has not stopped".into()] };
     let (id, health) = (member.handle.node(), member.handle.health());
     let count = |is: fn(&Event) -> bool| member.events().iter().filter(|event| is(event)).count();
-    let begun = count(|event| matches!(event, Event::Started { .. }));
-    let ended = count(|event| matches!(event, Event::Ended { .. }));
+    let begun = count(|event| matches!(event, Event::RunStarted { .. }));
+    let ended = count(|event| matches!(event, Event::RunEnded { .. }));
     let counts = [
         ("cancelled", stopped.cancelled),
         ("unrecorded", stopped.unrecorded),
@@ -161,7 +161,7 @@ fn a_run_that_a_stop_cuts_off_has_that_reason_and_one_that_loses_its_lease_has_a
     });
     let reasons = || -> Vec<(String, &str, Option<NotRunReason>)> {
         let ended = member.events().into_iter().filter_map(|event| match event {
-            Event::Ended { name, outcome, reason, .. } => {
+            Event::RunEnded { name, outcome, reason, .. } => {
                 Some((name.to_string(), outcome.word(), reason))
             }
             _ => None,
@@ -229,11 +229,16 @@ fn a_node_whose_store_rejects_a_part_of_its_requests_removes_its_record() {
     let other = lab.start(|_, b| b);
     member.faults.refuses_pruning.store(true, Relaxed);
     lab.until(100.0);
-    assert!(!member.handle.health().store.failing.is_empty());
+    assert!(!member.failing().is_empty());
     member.handle.stop();
     lab.until(300.0);
     assert_eq!(left(&lab, &member), Vec::<String>::new());
-    assert!(other.events().iter().all(|event| !matches!(event, Event::NodeDead { .. })));
+    assert!(
+        other
+            .events()
+            .iter()
+            .all(|event| !matches!(event, Event::Began(Condition::NodeDead { .. })))
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! else has claimed within two seconds.
 
 use crate::support::{Lab, Member, at, ms, secs};
-use allora_core::{Event, backend::Action, every, time::since};
+use allora_core::{Condition, Event, backend::Action, every, time::since};
 use std::time::Duration;
 
 /// The nodes of which the registry has records that help nobody.
@@ -199,7 +199,7 @@ fn a_record_with_a_heartbeat_of_a_year_counts_for_a_quarter_of_an_hour_at_most()
     assert_eq!(is_live(), Some(true));
     lab.until(920.0);
     assert_eq!(is_live(), Some(false));
-    let is_dead = |event: &Event| matches!(event, Event::NodeDead { .. });
+    let is_dead = |event: &Event| matches!(event, Event::Began(Condition::NodeDead { .. }));
     lab.until(1_000.0);
     assert!(node.events().iter().any(is_dead));
 }

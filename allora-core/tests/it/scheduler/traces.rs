@@ -171,8 +171,8 @@ fn the_events_of_a_run_name_its_kind_and_its_node() {
     lab.until(35.0);
     let mut seen: Vec<(String, String)> = Vec::new();
     for event in member.events() {
-        if let Event::Started { name, kind, node, .. } | Event::Ended { name, kind, node, .. } =
-            event
+        if let Event::RunStarted { name, kind, node, .. }
+        | Event::RunEnded { name, kind, node, .. } = event
         {
             assert_eq!(&*node, member.handle.node());
             seen.push((name.to_string(), kind.to_string()));

@@ -6,7 +6,7 @@ use allora_core::{
     BoxError, ErrorKind, Run, StoredSchedule,
     backend::JobState,
     every,
-    stored::{Bulk, Condition, Definition, Filter, Gap},
+    stored::{Bulk, Definition, Filter, Gap, ScheduleState},
 };
 
 /// Three customers' schedules, of which one is of another kind, and a job in code.
@@ -45,7 +45,7 @@ fn a_bulk_change_concerns_what_the_filter_selects_and_its_preview_changes_nothin
     assert!(report.failed.is_empty());
     assert_eq!(lab.state("beta/mail").paused.unwrap().note, "by hand");
     assert!(lab.state("acme/report").paused.is_none());
-    let paused = Filter::default().condition(Condition::Paused);
+    let paused = Filter::default().state(ScheduleState::Paused);
     for gap in [Gap::CatchUp, Gap::Missed] {
         let report = lab.sim.block_on(client.bulk(paused, Bulk::Resume(gap))).unwrap();
         assert_eq!(report.changed, ["acme/mail", "beta/mail"]);
@@ -88,7 +88,7 @@ fn many_are_triggered_rerun_and_deleted_and_jobs_in_code_are_not_deleted() {
     assert_eq!(lab.state("beta/mail").dead.len(), 1);
     let again = lab.sim.block_on(client.bulk(beta, trigger)).unwrap();
     assert_eq!((again.changed, again.triggered_before), (vec![], vec!["beta/mail".to_owned()]));
-    let dead = Filter::default().condition(Condition::Dead);
+    let dead = Filter::default().state(ScheduleState::Dead);
     assert_eq!(lab.sim.block_on(client.bulk(dead, Bulk::Rerun)).unwrap().changed, ["beta/mail"]);
     assert!(lab.state("beta/mail").dead.is_empty());
     lab.until(15.0);

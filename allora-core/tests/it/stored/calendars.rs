@@ -7,7 +7,7 @@ use allora_core::{
     backend::{Action, NewSchedule, NotRunReason},
     job, schedule,
     schedule::Calendar,
-    stored::{Condition, Filter},
+    stored::{Filter, ScheduleState},
     time::{Time, since},
 };
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
@@ -121,22 +121,22 @@ fn an_unknown_calendar_is_reported_and_its_schedules_run_when_it_is_there() {
     lab.until(33.0);
     assert_eq!((lab.ran("good").len(), lab.ran("a").len()), (3, 0));
     assert!(latest(&lab, "good") < ms(100));
-    assert_eq!(news(&member, "JobInvalid"), 2, "each is reported once");
+    assert_eq!(news(&member, "job-invalid"), 2, "each is reported once");
     let reason = member.events().into_iter().find_map(|event| match event {
-        Event::JobInvalid { reason, .. } => Some(reason),
+        Event::Began(allora_core::Condition::JobInvalid { reason, .. }) => Some(reason),
         _ => None,
     });
     let reason = reason.unwrap();
     assert!(reason.contains("the calendar \"late\" is not in the store"), "{reason}");
     let list = |filter| lab.sim.block_on(schedules(&lab).list(filter, None, 9)).unwrap();
-    assert_eq!(list(Filter::default().condition(Condition::Broken)).len(), 2);
+    assert_eq!(list(Filter::default().state(ScheduleState::Broken)).len(), 2);
     put(&lab, "late", &gap(40.0, 45.0));
     lab.until(39.0);
     assert_eq!((lab.ran("a"), lab.ran("b")), (vec![30.0], vec![30.0]), "the latest");
-    assert_eq!(news(&member, "JobResumed"), 2);
+    assert_eq!(news(&member, "job-invalid over"), 2);
     lab.until(55.0);
     assert_eq!(lab.ran("a"), [30.0, 50.0]);
-    assert!(list(Filter::default().condition(Condition::Broken)).is_empty());
+    assert!(list(Filter::default().state(ScheduleState::Broken)).is_empty());
 }
 
 #[test]
@@ -155,11 +155,11 @@ fn a_calendar_that_is_deleted_while_schedules_use_it_stops_only_these() {
     lab.sim.block_on(client.delete("allora:calendar:x")).unwrap();
     lab.until(45.0);
     assert_eq!((lab.ran("a"), lab.ran("good").len()), (vec![10.0], 4));
-    assert_eq!(news(&member, "JobInvalid"), 1);
+    assert_eq!(news(&member, "job-invalid"), 1);
     put(&lab, "x", &gap(500.0, 600.0));
     lab.until(55.0);
     assert_eq!(lab.ran("a"), [10.0, 40.0, 50.0]);
-    assert_eq!(news(&member, "JobResumed"), 1);
+    assert_eq!(news(&member, "job-invalid over"), 1);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_store_that_hangs_on_a_calendar_stops_nothing_else() {
     assert!(latest(&lab, "plain") < ms(100));
     let other = lab.ran("job y");
     assert_eq!(other[other.len() - 5..], [20.0, 30.0, 40.0, 50.0, 60.0], "its first read waits");
-    assert_eq!(news(&member, "JobInvalid"), 1);
+    assert_eq!(news(&member, "job-invalid"), 1);
     *member.faults.deaf_to_calendars.lock().unwrap() = None;
     lab.until(95.0);
     assert!(lab.ran("job x").ends_with(&[80.0, 90.0]), "{:?}", lab.ran("job x"));

@@ -7,7 +7,7 @@ use allora_core::{
     backend::{
         Applied, Batch, Due, DueQuery, JobState, NextRun, Operation, Page, Queries, TimeSource,
     },
-    stored::{Condition, Definition, Filter, Gap, MAX_BACKFILL},
+    stored::{Definition, Filter, Gap, MAX_BACKFILL, ScheduleState},
 };
 use std::sync::{
     Arc,
@@ -124,9 +124,9 @@ fn lists_are_by_name_in_pages_or_by_due_time() {
     assert_eq!((list(all, None, 2), list(all, Some("ab"), 2)), ("a ab".into(), "b c".into()));
     assert_eq!(list(all.prefix("a"), None, 9), "a ab");
     assert_eq!(list(all.kind("sms"), None, 9), "ab b");
-    assert_eq!(list(all.condition(Condition::Paused), None, 9), "b");
-    assert_eq!(list(all.condition(Condition::Waiting), None, 9), "a ab c");
-    assert_eq!(list(all.condition(Condition::Broken), None, 9), "");
+    assert_eq!(list(all.state(ScheduleState::Paused), None, 9), "b");
+    assert_eq!(list(all.state(ScheduleState::Waiting), None, 9), "a ab c");
+    assert_eq!(list(all.state(ScheduleState::Broken), None, 9), "");
     let by_due = |limit| names(lab.sim.block_on(client.list_by_due(all, limit)).unwrap()).join(" ");
     assert_eq!((by_due(9), by_due(2)), ("ab a c b".into(), "ab a".into()));
 }

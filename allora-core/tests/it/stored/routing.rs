@@ -169,7 +169,7 @@ fn one_corrupt_schedule_stops_no_other() {
     add(&lab, StoredSchedule::new("good", "t", "*/10 * * * * *"));
     lab.until(60.5);
     assert_eq!(seen.take().len(), 7);
-    assert_eq!(news(&node, "JobInvalid"), corrupt.len(), "each is complained about once");
+    assert_eq!(news(&node, "job-invalid"), corrupt.len(), "each is complained about once");
     // After the repair it runs, also the occurrence that has come.
     let mended = StoredSchedule::new("bad 0", "t", "*/10 * * * * *");
     let generation = lab.state("bad 0").generation;
@@ -198,7 +198,7 @@ fn a_handler_is_given_its_data_as_a_value() {
         assert_eq!((state.dead.len(), state.counters.failed), (1, 5), "another build may read it");
         assert!(state.dead[0].error.contains("line 1 column"), "{}", state.dead[0].error);
     }
-    assert_eq!(news(&node, "JobInvalid"), 0);
+    assert_eq!(news(&node, "job-invalid"), 0);
 }
 
 #[test]
@@ -373,11 +373,16 @@ fn data_that_does_not_fit_an_old_build_is_run_by_a_new_one() {
         }
         for member in &old {
             let health = member.handle.health();
-            let told = member.news().iter().filter(|one| *one == "DataMismatch").count();
-            assert_eq!(health.data_mismatches.len(), told, "seed {seed}");
-            if let Some(mismatch) = health.data_mismatches.first() {
-                assert_eq!((&*mismatch.kind, &*mismatch.error), ("mail", "missing field `to`"));
-                assert!(mismatch.builds.contains("v1 here"), "{}", mismatch.builds);
+            let told = member.news().iter().filter(|one| *one == "data-mismatch").count();
+            assert_eq!(health.with("data-mismatch").count(), told, "seed {seed}");
+            if let Some(one) = health.with("data-mismatch").next() {
+                let allora_core::Condition::DataMismatch { kind, error, builds, .. } =
+                    &one.condition
+                else {
+                    panic!("{health}")
+                };
+                assert_eq!((&**kind, &**error), ("mail", "missing field `to`"));
+                assert!(builds.contains("v1 here"), "{builds}");
                 assert!(!health.is_healthy());
             }
         }
@@ -394,7 +399,7 @@ fn data_that_fits_no_build_is_retried_by_the_policy_and_runs_when_it_is_repaired
     add(&lab, stored.retry(Retry::up_to(2, secs(5))));
     lab.until(3_700.0);
     assert_eq!(lab.story("mail"), ["released 3600", "retried 3600", "dead 3600"]);
-    assert_eq!(member.news(), ["Ready", "DataMismatch"]);
+    assert_eq!(member.news(), ["Ready", "data-mismatch"]);
     let runs = lab.past("mail");
     let started: Vec<f64> = runs
         .iter()
@@ -408,6 +413,6 @@ fn data_that_fits_no_build_is_retried_by_the_policy_and_runs_when_it_is_repaired
     lab.sim.block_on(client.rerun("mail", &state.dead[0].occurrence)).unwrap();
     lab.until(3_702.0);
     assert_eq!(seen.take(), ["v1"]);
-    assert_eq!(member.news(), ["Ready", "DataMismatch", "DataMatches"]);
+    assert_eq!(member.news(), ["Ready", "data-mismatch", "data-mismatch over"]);
     assert!(member.handle.health().is_healthy(), "{}", member.handle.health());
 }

@@ -3,8 +3,8 @@
 
 use super::{Entry, Faults, Faulty, Log, Over, Rates};
 use allora_core::{
-    Backend, BoxError, Builder, Event, Handle, Run, Runtime, Schedule, Scheduler, Schedules,
-    Stopped, StoredSchedule, Time,
+    ActiveCondition, Backend, BoxError, Builder, Condition, Event, FailingPart, Handle, Health,
+    Run, Runtime, Schedule, Scheduler, Schedules, Stopped, StoredSchedule, Time,
     backend::{
         Action, Batch, HistoryEntry, HistoryLimits, HistoryQuery, JobState, OPERATOR, Operation,
         Reply, TimeSource,
@@ -268,13 +268,34 @@ impl Member {
         self.events.lock().unwrap().clone()
     }
 
-    /// The kinds of the events, in order, without the ordinary ones of runs.
+    /// The events, in order, without the ordinary ones of runs: the code of a condition, with `over` at its
+    /// end, and the names of others.
     pub(crate) fn news(&self) -> Vec<String> {
-        let kind = |event: &Event| {
-            let text = format!("{event:?}");
-            text.split([' ', '{']).next().unwrap_or_default().to_owned()
+        let name = |event: &Event| match event {
+            Event::Began(condition) => Some(condition.code().to_owned()),
+            Event::Ended(condition) => Some(format!("{} over", condition.code())),
+            Event::RunStarted { .. } | Event::RunEnded { .. } => None,
+            event => Some(format!("{event:?}").split([' ', '{']).next()?.to_owned()),
         };
-        let ordinary = |kind: &String| ["Started", "Ended"].contains(&kind.as_str());
-        self.events().iter().map(kind).filter(|kind| !ordinary(kind)).collect()
+        self.events().iter().filter_map(name).collect()
     }
+
+    /// The parts of the node whose requests to the store fail.
+    pub(crate) fn failing(&self) -> Vec<FailingPart> {
+        failing(&self.handle.health())
+    }
+
+    /// `true` if the node has a condition with this code.
+    pub(crate) fn has(&self, code: &str) -> bool {
+        self.handle.health().with(code).next().is_some()
+    }
+}
+
+/// The parts of a node whose requests to the store fail.
+pub(crate) fn failing(health: &Health) -> Vec<FailingPart> {
+    let parts = |one: &ActiveCondition| match &one.condition {
+        Condition::StoreDown { parts, .. } | Condition::StoreRejects { parts, .. } => parts.clone(),
+        _ => Vec::new(),
+    };
+    health.conditions.iter().flat_map(parts).collect()
 }

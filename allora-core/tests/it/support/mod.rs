@@ -8,7 +8,7 @@ mod moody;
 mod switched;
 
 pub(crate) use faulty::{Bare, Faults, Faulty, Rates, Which};
-pub(crate) use lab::{Lab, Member, Seat, at, ms, secs, whole_history};
+pub(crate) use lab::{Lab, Member, Seat, at, failing, ms, secs, whole_history};
 pub(crate) use log::{Entry, Log, Over};
 pub(crate) use moody::Moody;
 pub(crate) use switched::Switched;

@@ -89,13 +89,13 @@ fn nodes_leave_an_unreachable_member_and_return_after_they_were_cut_off() {
             fleet.more_ends(5);
             proxy.cut(false);
         }
-        let down = fleet.reported("StoreDown");
+        let down = fleet.reported("Began(StoreDown");
         proxies.iter().for_each(|proxy| proxy.cut(true));
-        patiently("the nodes notice", async || fleet.reported("StoreDown") > down).await;
+        patiently("the nodes notice", async || fleet.reported("Began(StoreDown") > down).await;
         pause(5_000).await;
-        let up = fleet.reported("StoreUp");
+        let up = fleet.reported("Ended(StoreDown");
         proxies.iter().for_each(|proxy| proxy.cut(false));
-        patiently("the nodes are back", async || fleet.reported("StoreUp") > up).await;
+        patiently("the nodes are back", async || fleet.reported("Ended(StoreDown") > up).await;
         fleet.more_ends(10);
         fleet.judge();
     });

@@ -22,7 +22,7 @@ fn nodes_wait_for_a_member_without_space() {
         while client.put(format!("z/{number}"), vec![b'x'; 1 << 20], None).await.is_ok() {
             number += 1;
         }
-        patiently("the node notices", async || fleet.reported("StoreDown") > 0).await;
+        patiently("the node notices", async || fleet.reported("Began(StoreDown") > 0).await;
         let all = DeleteOptions::new().with_prefix();
         client.delete("z/", Some(all)).await.unwrap();
         let revision = client.status().await.unwrap().header().unwrap().revision();
@@ -89,10 +89,10 @@ fn nodes_wait_for_a_member_whose_disk_was_full() {
         fleet.start(Duration::ZERO);
         fleet.more_ends(5);
         fill_up(&mut members).await;
-        patiently("the node notices", async || fleet.reported("StoreDown") > 0).await;
-        let up = fleet.reported("StoreUp");
+        patiently("the node notices", async || fleet.reported("Began(StoreDown") > 0).await;
+        let up = fleet.reported("Ended(StoreDown");
         make_room(&mut members);
-        patiently("the node is back", async || fleet.reported("StoreUp") > up).await;
+        patiently("the node is back", async || fleet.reported("Ended(StoreDown") > up).await;
         fleet.more_ends(10);
         fleet.judge();
     });

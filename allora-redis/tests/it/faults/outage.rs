@@ -27,12 +27,12 @@ fn nothing_is_lost_or_doubled_when_the_server_is_killed() {
 fn a_server_that_hangs_only_delays() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let fleet = Settings::of(server.place()).at_work();
-    let (down, up) = (fleet.reported("StoreDown"), fleet.reported("StoreUp"));
+    let (down, up) = (fleet.reported("Began(StoreDown"), fleet.reported("Ended(StoreDown"));
     server.signal("-STOP");
-    patiently("the nodes notice", || fleet.reported("StoreDown") > down);
+    patiently("the nodes notice", || fleet.reported("Began(StoreDown") > down);
     // What was sent meanwhile is carried out now, when nobody waits for it any more.
     server.signal("-CONT");
-    patiently("the nodes are back", || fleet.reported("StoreUp") > up);
+    patiently("the nodes are back", || fleet.reported("Ended(StoreDown") > up);
     fleet.more_ends(10);
     fleet.judge();
 }
@@ -103,9 +103,9 @@ fn a_server_without_persistence_that_restarts_is_an_emptied_one() {
 fn nodes_wait_for_a_full_server() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let fleet = Settings::of(server.place()).at_work();
-    let down = fleet.reported("StoreDown");
+    let down = fleet.reported("Began(StoreDown");
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    patiently("the nodes notice", || fleet.reported("StoreDown") > down);
+    patiently("the nodes notice", || fleet.reported("Began(StoreDown") > down);
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     fleet.more_ends(10);
     fleet.judge();

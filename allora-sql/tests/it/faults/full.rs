@@ -87,9 +87,9 @@ fn a_node_whose_disk_was_full_goes_on_when_there_is_room() {
         fleet.start(Duration::ZERO);
         fleet.more_ends(2);
         let ballast = Ballast::put(folder.path());
-        patiently("the node notices", || fleet.reported("StoreDown") > 0);
+        patiently("the node notices", || fleet.reported("Began(StoreDown") > 0);
         ballast.remove();
-        patiently("the node is back", || fleet.reported("StoreUp") > 0);
+        patiently("the node is back", || fleet.reported("Ended(StoreDown") > 0);
         fleet.more_ends(3);
         fleet.judge();
         unmount(folder.path());

@@ -6,7 +6,7 @@ use crate::{
 };
 use allora_conformance::environment;
 use allora_core::{
-    Backend, ErrorKind, Event, Run, Scheduler, Schedules, StoredSchedule,
+    Backend, Condition, ErrorKind, Event, Run, Scheduler, Schedules, StoredSchedule,
     backend::{Action, NewSchedule},
 };
 use allora_sql::Sql;
@@ -73,8 +73,8 @@ fn without_notifications_behind_a_pooler_the_poll_finds_work_and_an_event_says_s
                 let _ = tell.unbounded_send(run.name().to_owned());
             })
             .on_event(move |event| {
-                if let Event::NotificationsDown { error } = event {
-                    let _ = told.unbounded_send(error.to_string());
+                if let Event::Began(Condition::NotificationsDown { error, .. }) = event {
+                    let _ = told.unbounded_send(error.clone());
                 }
             })
             .build()
