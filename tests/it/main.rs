@@ -58,3 +58,11 @@ async fn health_jobs_states_and_history_are_values_that_serde_knows() {
     assert_eq!(serde_json::to_value(&entries[0]).unwrap()["outcome"], "succeeded");
     assert_eq!(schedules.history(query).await.unwrap(), entries);
 }
+
+#[test]
+fn the_guide_has_a_row_for_each_condition() {
+    let guide = include_str!("../../src/guide/troubleshooting.md");
+    for code in allora::Condition::CODES {
+        assert!(guide.contains(&format!("`{code}`")), "{code}");
+    }
+}

@@ -85,7 +85,12 @@ async fn a_job_that_keeps_the_only_connection_of_the_pool_stands_in_no_ones_way(
     });
     assert_eq!(ended, Some((1, "succeeded")), "{events:?}");
     // The store never waited for the pool.
-    assert!(!events.iter().any(|event| matches!(event, Event::StoreDown { .. })), "{events:?}");
+    assert!(
+        !events
+            .iter()
+            .any(|event| matches!(event, Event::Began(allora_core::Condition::StoreDown { .. }))),
+        "{events:?}"
+    );
     store.close().await;
 }
 
