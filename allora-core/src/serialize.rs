@@ -229,7 +229,8 @@ mod tests {
     use super::*;
     use crate::{
         backend::{Counters, DeadLetter, NextRun, Occurrence, Pause},
-        health::{ProblemReason, StorePart},
+        condition::{Condition, StorePart},
+        health::Notifications,
         time::{Time, from_millis},
     };
     use serde_json::{Value, json, to_value};
@@ -397,7 +398,11 @@ mod tests {
             jobs: 4,
             paused: 2,
             nodes: NodesStatus { live: 2, idle: 1, dead: vec!["n2".to_owned()] },
-        };
+        }
+    }
+
+    #[test]
+    fn health_has_its_conditions_as_objects() {
         check(
             health(),
             json!({

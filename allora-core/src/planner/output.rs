@@ -1,9 +1,7 @@
 //! The effects of the inputs of a planner.
 
 use super::{DueRequest, Release, Request, Start};
-use crate::{
-    backend::NextRun, error::Error, event::Event, registry::Ranking, time::Time,
-};
+use crate::{backend::NextRun, error::Error, event::Event, registry::Ranking, time::Time};
 use std::sync::Arc;
 
 /// The effects of the inputs.

@@ -7,9 +7,7 @@ use super::tests::{at, health, job, state};
 use crate::{
     StoredSchedule,
     backend::{HistoryCursor, HistoryEntry, JobState, NotRunReason, Outcome, Waiter},
-    health::{
-        CapacityStatus, Health, JobStatus, NodesStatus, Notifications, OrphansStatus, StoreStatus,
-    },
+    health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{CatchUp, Overlap},
     registry::NodeInfo,
     stored::ScheduleExport,
@@ -50,7 +48,7 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("ScheduleExport", vec![json!(exported(&full)), json!(exported(&least()))]),
         ("NodeInfo", vec![json!(node("v1", Some("n1"))), json!(node("", None))]),
         ("JobStatus", vec![json!(job()), json!(bare_job())]),
-        ("Health", vec![json!(full_health()), json!(bare_health())]),
+        ("Health", vec![json!(health()), json!(bare_health())]),
     ]
 }
 
@@ -108,28 +106,16 @@ fn bare_job() -> JobStatus {
     job
 }
 
-fn full_health() -> Health {
-    let mut health = health();
-    health.store.durability_warning = Some("no fsync".to_owned());
-    health.capacity.full_since = Some(at(0));
-    health
-}
-
 fn bare_health() -> Health {
-    let store =
-        StoreStatus { last_reply: None, age: None, failing: Vec::new(), durability_warning: None };
-    let mut health = Health {
-        store,
+    Health {
+        conditions: Vec::new(),
+        store: StoreStatus { last_reply: None, age: None },
         notifications: Notifications::On,
         clock_offset_ms: None,
-        capacity: CapacityStatus { limit: 1, used: 0, reserved: 0, full_since: None },
-        invalid_schedules: None,
+        capacity: CapacityStatus { limit: 1, used: 0, reserved: 0 },
         nodes: NodesStatus { live: 1, idle: 0, dead: Vec::new() },
-        orphans: OrphansStatus { count: 0, examples: Vec::new() },
         ..health()
-    };
-    health.problems[0].until = None;
-    health
+    }
 }
 
 /// The schema of values, of which each is an example. An object that is defined by itself is referred to.

@@ -3,6 +3,7 @@
 
 use crate::{
     backend::{Batch, Operation, TimeSource},
+    condition::StorePart,
     error::Result,
     job::Placement,
     planner::Release,
