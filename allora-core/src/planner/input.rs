@@ -53,14 +53,13 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// The job that it is about.
+    /// The job that it is about, if its state is published by its name.
     pub(super) fn job(&self) -> Option<Arc<str>> {
         match self {
             Input::Add(name, _)
             | Input::Remove(name)
             | Input::Changed(name)
-            | Input::UpdateFailed(_, name)
-            | Input::Updated(RunUpdate { name, .. }) => Some(name.clone()),
+            | Input::UpdateFailed(_, name) => Some(name.clone()),
             _ => None,
         }
     }

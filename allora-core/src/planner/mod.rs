@@ -195,7 +195,10 @@ impl Planner {
             }
             Input::Changed(name) => self.on_notification(&name),
             Input::KeyFree(record) => self.on_key_free(record.as_deref()),
-            Input::Updated(update) => self.on_run_update(&update),
+            Input::Updated(update) => {
+                self.on_run_update(&update);
+                self.publish_place(self.place_of(update.slot, &update.name), output);
+            }
             Input::UpdateFailed(slot, name) => self.on_failed_update(slot, &name, now),
             Input::Hold(names, until) => self.hold(&names, until),
             Input::Rankings(rankings) => self.turns.set_rankings(rankings),

@@ -7,15 +7,16 @@ use std::sync::Arc;
 impl Planner {
     /// Publishes the state of a job, if there is something new.
     pub(super) fn publish(&self, name: &str, output: &mut Output) {
-        if let Some(slot) = self.jobs.named(name)
-            && let Some((name, planned)) = self.planned(slot)
-        {
-            output.planned.push((name, planned));
-        }
+        self.publish_place(self.jobs.named(name), output);
+    }
+
+    /// Publishes the state of the job of this place, if there is something new.
+    pub(super) fn publish_place(&self, id: Option<SlotId>, output: &mut Output) {
+        output.planned.extend(id.and_then(|id| self.planned(id)));
     }
 
     fn planned(&self, id: SlotId) -> Option<(Arc<str>, PlannedJob)> {
-        let slot = self.jobs.get(id)?;
+        let slot = self.jobs.get(id).filter(|slot| !slot.is_removed())?;
         let planned = match &slot.phase {
             Phase::Known(known) => {
                 let is_held = known.leases() > 0 && slot.spec.settings.overlap != Overlap::Allow;

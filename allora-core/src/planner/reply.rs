@@ -45,13 +45,13 @@ impl Planner {
         for (request, reply) in requests.into_iter().zip(applied.replies) {
             match reply {
                 Ok(reply) => {
-                    let name = request.name.clone();
-                    if request.slot.is_some() && self.outbox.is_failing(request.slot) {
-                        output.recovered.push(name.clone());
+                    let id = request.slot;
+                    if id.is_some() && self.outbox.is_failing(id) {
+                        output.recovered.push(request.name.clone());
                     }
                     let answer = Answer { reply, now, came_at, min_fence };
                     output.starts.extend(self.on_reply(request, answer));
-                    self.publish(&name, output);
+                    self.publish_place(id, output);
                 }
                 Err(error) => {
                     failed.push(request);

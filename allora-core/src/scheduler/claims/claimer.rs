@@ -247,7 +247,9 @@ impl Claimer {
             Notification::Job(name) if is_internal(&name) => {}
             Notification::Job(name) | Notification::Cancel(name) => {
                 self.search.on_change();
-                self.driver.apply(Input::Changed(name.into()));
+                // It has no destructor of the user.
+                let input = Input::Changed(name.into());
+                let _ = self.node.shared().inboxes[Placement::OneNode].push(input);
             }
             Notification::DueAt(at) => self.search.on_notification(at),
             Notification::Changed => {
