@@ -241,8 +241,7 @@ conditions! {
         /// The number of its schedules that wait; at least that number, if it is 100.
         waiting: usize,
     }
-    "no live node handles the kind {kind:?}; {waiting} waiting, such as {example:?}, which is due since \
-     {due_at}"
+    "no live node handles the kind {kind:?}; {waiting} waiting, such as {example:?}, due since {due_at}"
     over "no stored schedule of the kind {kind:?} is overdue any more"
     remedy "start a node with a handler for the kind";
 
@@ -253,7 +252,7 @@ conditions! {
         /// The number of live nodes whose programs need it.
         nodes: usize,
     }
-    "no live node has the label {label:?}, which the programs of live nodes need (nodes: {nodes})"
+    "no live node has the label {label:?}, and the programs of {nodes} of them need it"
     over "the label {label:?} is not missed any more"
     remedy "start a node with the label";
 
@@ -332,9 +331,9 @@ conditions! {
     over "job {job:?} does not wait for the time of a clock that was ahead any more"
     remedy "resume the job with `allora reset JOB` or `Schedules::reset`";
 
-    /// A run of a job, which this node need not have, holds a concurrency key since the store's clock was
-    /// ahead. Its node has been silent for half of its lease since the clock is right. Jobs of this node wait
-    /// for the key.
+    /// A run of a job has held a concurrency key since the store's clock was ahead, and its node has been
+    /// silent for half of its lease since the clock was set back. Jobs of this node wait for the key. This
+    /// node need not have the job.
     KeyLeft[job] "key-left" ERROR true {
         /// The job.
         job: Arc<str>,
@@ -343,8 +342,8 @@ conditions! {
         /// The end of its lease on the key.
         until: Time,
     }
-    "job {job:?} holds the concurrency key {key:?} until {until}: the store's clock was ahead when it ran, and \
-     its node is silent since"
+    "job {job:?} holds the concurrency key {key:?} until {until}: the store's clock was ahead when its run \
+     began, and its node has been silent since"
     over "job {job:?} does not keep the concurrency key {key:?} any more"
     remedy "free the key with `allora reset JOB` or `Schedules::reset`";
 
@@ -356,7 +355,7 @@ conditions! {
         /// The time since which it is due.
         due_at: Time,
     }
-    "job {job:?} is due since {due_at}, and no node has claimed it"
+    "job {job:?} has been due since {due_at}, and no node has claimed it"
     over "job {job:?} is not overdue any more"
     remedy "look at the store and the capacity of the nodes; if both are sound, report a defect of allora";
 
@@ -385,7 +384,7 @@ conditions! {
         /// The node's clock minus the store's, in milliseconds.
         offset_ms: i64,
     }
-    "this node's clock minus the store's, which is used, is {offset_ms} ms"
+    "this node's clock is {offset_ms} ms ahead of the store's, which is used (below 0: behind it)"
     over "this node's clock and the store's agree again"
     remedy "synchronize the clocks; the store's is used";
 

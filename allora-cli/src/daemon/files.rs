@@ -31,7 +31,7 @@ struct Known {
 }
 
 /// The effect on the jobs of crontabs that are gone, for messages.
-pub(crate) const KEPT: &str = "the jobs that were loaded before keep running";
+const KEPT: &str = "the jobs that were loaded before keep running";
 
 /// The metadata of a file that changes when its contents do.
 type Stamp = (u64, u64, i64, i64);

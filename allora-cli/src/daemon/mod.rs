@@ -300,12 +300,8 @@ fn stop(handle: &Handle, grace: Duration, stopping: &mut bool) {
 fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
     let news = match files.look(all) {
         Ok(news) if news.any => news,
-        Ok(_) => return,
-        Err(failure) => {
-            let Some(what) = failure.what() else { return };
-            error!(target: "allora", "{what}; {}", files::KEPT);
-            return;
-        }
+        // What is wrong becomes a condition of the node, which is logged.
+        Ok(_) | Err(_) => return,
     };
     for diagnostic in &news.diagnostics {
         error!(target: "allora", "{diagnostic}");

@@ -120,7 +120,7 @@ fn dead_and_overdue_jobs_are_found_and_the_findings_are_objects() {
             .concat(),
     )
     .fine();
-    assert!(finding("overdue").1.unwrap()["text"].as_str().unwrap().contains("(late)"));
+    assert!(finding("job-overdue").1.unwrap()["text"].as_str().unwrap().contains("(late)"));
     let alone = finding("daemons").1.unwrap();
     assert!(
         alone["text"].as_str().unwrap().starts_with("no daemon lives that would run"),

@@ -71,13 +71,9 @@ impl Active {
     ) -> Vec<Event> {
         let conditions: Vec<Condition> = conditions.into_iter().collect();
         let names: BTreeSet<&str> = conditions.iter().map(name).collect();
-        let gone = |(other, of): &(Code, String), _: &mut Arc<ActiveCondition>| {
-            *other == code && !names.contains(of.as_str())
-        };
-        let from = (code, String::new());
-        let gone = self.conditions.extract_if(from.., gone);
-        let gone = gone.map(|(_, one)| Event::Ended(Arc::unwrap_or_clone(one).condition));
-        let mut events: Vec<Event> = gone.collect();
+        let gone = self.of(code).map(|one| name(&one.condition)).filter(|of| !names.contains(of));
+        let gone: Vec<String> = gone.map(str::to_owned).collect();
+        let mut events: Vec<Event> = gone.iter().filter_map(|of| self.end(code, of)).collect();
         events.extend(conditions.into_iter().filter_map(|one| self.begin(one, now)));
         events
     }

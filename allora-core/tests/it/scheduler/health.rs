@@ -360,8 +360,7 @@ fn a_kind_that_no_node_handles_is_seen_until_one_does() {
     scene.lab.until(400.0);
     let health = scene.health();
     let [unhandled] = &health.conditions[..] else { panic!("{health}") };
-    let says =
-        "no live node handles the kind \"sms\"; 1 waiting, such as \"a sms\", which is due since ";
+    let says = "no live node handles the kind \"sms\"; 1 waiting, such as \"a sms\", due since ";
     assert!(unhandled.condition.to_string().starts_with(says), "{health}");
     assert!(!health.is_healthy());
     assert_eq!(scene.lines("kind-unhandled since ").len(), 1, "{health}");
