@@ -233,10 +233,9 @@ impl Serialize for Notifications {
 }
 
 #[cfg(test)]
-mod schema;
-
-#[cfg(test)]
 mod tests {
+    mod schema;
+
     use super::*;
     use crate::{
         backend::{Counters, DeadLetter, NextRun, Occurrence, Pause},
@@ -246,7 +245,7 @@ mod tests {
     use serde_json::{Value, json, to_value};
     use std::time::Duration;
 
-    pub(super) fn at(ms: i64) -> Time {
+    fn at(ms: i64) -> Time {
         from_millis(1_767_225_600_000 + ms).unwrap()
     }
 
@@ -255,7 +254,7 @@ mod tests {
         assert_eq!(to_value(value).unwrap(), expected);
     }
 
-    pub(super) fn state() -> JobState {
+    fn state() -> JobState {
         let occurrence = Occurrence { scheduled_at: at(60_000), trigger: Some("now".to_owned()) };
         let lease = Lease::new("n1", 255, 7, Occurrence::from(at(0)), at(30_000), OnExpiry::Retry);
         JobState {
@@ -365,7 +364,7 @@ mod tests {
         assert_eq!(to_value(failed).unwrap()["error"], "boom");
     }
 
-    pub(super) fn health() -> Health {
+    fn health() -> Health {
         Health {
             node: "n1".to_owned(),
             at: at(90_000),
@@ -495,7 +494,7 @@ mod tests {
         );
     }
 
-    pub(super) fn job() -> JobStatus {
+    fn job() -> JobStatus {
         JobStatus {
             name: "a".to_owned(),
             kind: String::new(),
