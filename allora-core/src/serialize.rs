@@ -222,10 +222,9 @@ object!(JobStatus { name, kind, next, is_paused, running, last, last_success });
 object!(Place { node, is_here, scheduled_at, since });
 
 #[cfg(test)]
-mod schema;
-
-#[cfg(test)]
 mod tests {
+    mod schema;
+
     use super::*;
     use crate::{
         backend::{Counters, DeadLetter, NextRun, Occurrence, Pause},
@@ -236,7 +235,7 @@ mod tests {
     use serde_json::{Value, json, to_value};
     use std::time::Duration;
 
-    pub(super) fn at(ms: i64) -> Time {
+    fn at(ms: i64) -> Time {
         from_millis(1_767_225_600_000 + ms).unwrap()
     }
 
@@ -245,7 +244,7 @@ mod tests {
         assert_eq!(to_value(value).unwrap(), expected);
     }
 
-    pub(super) fn state() -> JobState {
+    fn state() -> JobState {
         let occurrence = Occurrence { scheduled_at: at(60_000), trigger: Some("now".to_owned()) };
         let lease = Lease::new("n1", 255, 7, Occurrence::from(at(0)), at(30_000), OnExpiry::Retry);
         JobState {
@@ -355,7 +354,7 @@ mod tests {
         assert_eq!(to_value(failed).unwrap()["error"], "boom");
     }
 
-    pub(super) fn health() -> Health {
+    fn health() -> Health {
         Health {
             node: "n1".to_owned(),
             at: at(90_000),
@@ -456,7 +455,7 @@ mod tests {
         );
     }
 
-    pub(super) fn job() -> JobStatus {
+    fn job() -> JobStatus {
         JobStatus {
             name: "a".to_owned(),
             kind: String::new(),

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub(crate) fn router(schedules: Schedules) -> Router {
     Router::new()
@@ -22,21 +22,21 @@ pub(crate) fn router(schedules: Schedules) -> Router {
 async fn add(
     Shared(schedules): Shared<Schedules>,
     Json(stored): Json<StoredSchedule>,
-) -> Result<(StatusCode, Json<Value>), Refused> {
+) -> Result<(StatusCode, Json<JobState>), Refused> {
     let state = schedules.add(&stored).await?;
-    Ok((StatusCode::CREATED, Json(shown(&state))))
+    Ok((StatusCode::CREATED, Json(state)))
 }
 
-async fn list(Shared(schedules): Shared<Schedules>) -> Result<Json<Vec<Value>>, Refused> {
+async fn list(Shared(schedules): Shared<Schedules>) -> Result<Json<Vec<JobState>>, Refused> {
     let states = schedules.list(Filter::default(), None, 1_000).await?;
-    Ok(Json(states.iter().map(shown).collect()))
+    Ok(Json(states))
 }
 
 async fn show(
     Shared(schedules): Shared<Schedules>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Refused> {
-    Ok(Json(shown(&schedules.get(&name).await?)))
+) -> Result<Json<JobState>, Refused> {
+    Ok(Json(schedules.get(&name).await?))
 }
 
 async fn delete(
@@ -62,17 +62,6 @@ async fn trigger(
         true => Ok(StatusCode::ACCEPTED),
         false => Ok(StatusCode::OK),
     }
-}
-
-fn shown(state: &JobState) -> Value {
-    json!({
-        "name": state.name,
-        "kind": state.kind,
-        "definition": state.definition,
-        "scheduled_at": state.cursor.map(|next| next.scheduled_at.to_rfc3339()),
-        "succeeded": state.counters.succeeded,
-        "failed": state.counters.failed,
-    })
 }
 
 /// An error of the store, as a status.

@@ -50,7 +50,7 @@ async fn health_jobs_states_and_history_are_values_that_serde_knows() {
     let counters: Counters = Counters::default();
     assert_eq!(serde_json::to_value(counters).unwrap()["lost"], 0);
     let next = serde_json::to_value(NextRun::from(start)).unwrap();
-    assert_eq!(next["due_at"], "2026-03-01T00:00:00.000Z");
+    assert_eq!(next["due_at"], "2026-03-01T00:00:00Z");
 
     let query = HistoryQuery::new(10).name("tidy");
     let entries: Vec<HistoryEntry> = handle.history(query).await.unwrap();

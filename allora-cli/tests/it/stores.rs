@@ -134,7 +134,8 @@ fn groups_on(url: &str) {
     site.more_lines("turns", 20);
     let shown = || (say(&["show", "c"]), say(&["show", "c", "--json"]));
     let is_held = |(lines, json): &(String, String)| {
-        lines.contains("key held by") && json.contains("\"holders\":[{")
+        let json: Value = serde_json::from_str(json).unwrap();
+        lines.contains("key held by") && json["concurrency_key"]["leases"][0].is_object()
     };
     assert!((0..300).any(|_| is_held(&shown())), "{:?}", shown());
     site.more_lines("turns", 20);

@@ -3,7 +3,7 @@
 //! It is made of samples. `ALLORA_WRITE_SCHEMA=1 cargo test -p allora-core --all-features schema` writes it
 //! again after a change.
 
-use super::tests::{at, health, job, state};
+use super::{at, health, job, state};
 use crate::{
     StoredSchedule,
     backend::{HistoryCursor, HistoryEntry, JobState, NotRunReason, Outcome, Waiter},
