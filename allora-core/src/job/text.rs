@@ -387,3 +387,37 @@ fn too_many((at, word): (usize, &str)) -> ParseError {
 fn wrong(at: usize, found: &str, reason: &'static str) -> ParseError {
     ParseError::new(Field::Setting, at, found, reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_may_claim_what_needs_no_plan() {
+        let lease = Some(Duration::from_secs(30));
+        for (settings, is) in [
+            ("", lease),
+            (
+                "; window 1h; delay 5s; retry 3 1s 1h; max-runs 3; timeout 5m; zone Asia/Tokyo",
+                lease,
+            ),
+            ("; owner sales; tags eu,gold", lease),
+            ("; except 2026-12-25; only-within 9:00-17:30", lease),
+            ("; except calendar:holidays", None),
+            ("; concurrency-key tapes", None),
+            ("; sparkle 3", None),
+            ("; delay 5", None),
+            ("; overlap skip", None),
+        ] {
+            assert_eq!(
+                due_lease(&format!("@daily; at-least-once 30000ms{settings}")),
+                is,
+                "{settings}"
+            );
+        }
+        assert_eq!(due_lease("@daily"), None, "at most once");
+        assert_eq!(due_lease("@v2 x; at-least-once 30s"), None, "a later format");
+        assert_eq!(window_in("@daily; window 90s; owner sales"), Some(Duration::from_secs(90)));
+        assert_eq!(window_in("@daily; owner windows"), None);
+    }
+}
