@@ -1,4 +1,5 @@
-//! Ten thousand customers, each with a schedule of their own: `cargo run --release --example multi_tenant`.
+//! Ten thousand customers, each with a schedule of their own: `cargo run --release --example
+//! multi_tenant`.
 //!
 //! They are added in one call, and run by three nodes. Their owners change, pause and delete them
 //! while the nodes run. Afterwards every occurrence must have run exactly once.

@@ -12,7 +12,8 @@
 //! [writing_a_store]: guide::writing_a_store
 //! [migrating]: guide::migrating
 //!
-// README links to the same guides as files. The first definition of a link counts, so here they are modules.
+// README links to the same guides as files. The first definition of a link counts, so here they are
+// modules.
 #![doc = include_str!("../README.md")]
 //!
 //! # Features

@@ -1,8 +1,8 @@
 //! Failures of the command: one line on standard error, and an exit code for each sort.
 //!
-//! One rule holds for all commands. 2: what was given is wrong, which is the command line or what it names (a
-//! file, a crontab, the configuration, a URL), and nothing was done. 1: it was asked and the answer is no, or
-//! it failed, in whole or in part. 0: it is done.
+//! One rule holds for all commands. 2: what was given is wrong, which is the command line or what it
+//! names (a file, a crontab, the configuration, a URL), and nothing was done. 1: it was asked and the
+//! answer is no, or it failed, in whole or in part. 0: it is done.
 
 use crate::output;
 use allora_core::ErrorKind;

@@ -127,8 +127,8 @@ pub(crate) fn data(state: &JobState) -> String {
     }
 }
 
-/// A job as programs read it: the library's object, with what its definition says. Secrets in its data are
-/// masked.
+/// A job as programs read it: the library's object, with what its definition says. Secrets in its data
+/// are masked.
 pub(crate) fn state_json(state: &JobState, is_orphaned: bool) -> Value {
     let Described { schedule, in_words, zone, .. } = describe(state);
     let mut object = json!(state);
@@ -147,7 +147,8 @@ pub(crate) fn exit_status(entry: &HistoryEntry) -> Option<u8> {
     digits.parse().ok()
 }
 
-/// An entry of the history as programs read it: the library's object, with the exit status of a command.
+/// An entry of the history as programs read it: the library's object, with the exit status of a
+/// command.
 pub(crate) fn entry_json(entry: &HistoryEntry) -> Value {
     let mut object = json!(entry);
     object["exit_status"] = exit_status(entry).into();

@@ -117,8 +117,8 @@ pub enum Capability {
     /// Acknowledged writes outlive the processes that use the store, and the fixture can
     /// [reopen](Fixture::reopen) it. Not so in process memory.
     Durability,
-    /// The reply to a write says what that write did. On a quorum another node may finish a write, and its
-    /// writer then finds it done.
+    /// The reply to a write says what that write did. On a quorum another node may finish a write, and
+    /// its writer then finds it done.
     ExactReplies,
 }
 

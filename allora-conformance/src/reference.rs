@@ -92,8 +92,8 @@ impl ReferenceModel {
         Due::new(now, found.collect(), due.get(ready).map(|(at, _)| *at))
     }
 
-    /// As [`Queries::claim_due`](allora_core::backend::Queries::claim_due): by the claim that `of` gives
-    /// for the state of a record, as [`due_claim`](allora_core::record::due_claim) does.
+    /// As [`Queries::claim_due`](allora_core::backend::Queries::claim_due): by the claim that `of`
+    /// gives for the state of a record, as [`due_claim`](allora_core::record::due_claim) does.
     pub fn claim_due(
         &mut self,
         query: ClaimDue<'_>,

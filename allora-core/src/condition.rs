@@ -24,9 +24,9 @@ pub struct ActiveCondition {
     pub since: Time,
 }
 
-/// Makes the type of one row for each condition: its docs, its name, in brackets the field that it is about
-/// (if a node can have several), its code, its level in the log, whether it stops jobs, its evidence, and
-/// three texts: what is so, what is so when it is over, and what to do.
+/// Makes the type of one row for each condition: its docs, its name, in brackets the field that it is
+/// about (if a node can have several), its code, its level in the log, whether it stops jobs, its
+/// evidence, and three texts: what is so, what is so when it is over, and what to do.
 macro_rules! conditions {
     ($(#[$meta:meta])* pub enum Condition; $(
         $(#[doc = $doc:literal])+
@@ -146,13 +146,13 @@ macro_rules! conditions {
 }
 
 conditions! {
-    /// A state in which something does not run, or needs an operator: what is so, its evidence, and what to
-    /// do.
+    /// A state in which something does not run, or needs an operator: what is so, its evidence, and
+    /// what to do.
     ///
     /// It begins and ends, each with an event ([`Event::Began`](crate::Event::Began),
-    /// [`Event::Ended`](crate::Event::Ended)), and is a line of [`Health`](crate::Health) in between. One set
-    /// of conditions makes all three, so they never contradict each other. The evidence may change meanwhile,
-    /// without an event.
+    /// [`Event::Ended`](crate::Event::Ended)), and is a line of [`Health`](crate::Health) in between.
+    /// One set of conditions makes all three, so they never contradict each other. The evidence may
+    /// change meanwhile, without an event.
     ///
     /// [`code`](Self::code) is its name in logs, metrics and JSON. Codes are never changed or used again.
     /// `Display` writes what is so and the evidence on one line.
@@ -188,8 +188,8 @@ conditions! {
     over "the store rejects no requests any more"
     remedy "correct what the error names; waiting does not help";
 
-    /// Due occurrences have waited for 1 s, because this node runs as many jobs as it may. Other nodes may
-    /// claim them.
+    /// Due occurrences have waited for 1 s, because this node runs as many jobs as it may. Other nodes
+    /// may claim them.
     CapacityFull "capacity-full" WARN true {
         /// The largest number of simultaneous runs.
         concurrency: usize,
@@ -198,8 +198,8 @@ conditions! {
     over "nothing waits for capacity any more"
     remedy "start more nodes, or set a larger concurrency";
 
-    /// This node cannot run very many due stored schedules. The first 100 have a condition of their own; all
-    /// others are only counted. They delay no schedule that can be run.
+    /// This node cannot run very many due stored schedules. The first 100 have a condition of their
+    /// own; all others are only counted. They delay no schedule that can be run.
     SchedulesInvalid "schedules-invalid" ERROR true {
         /// The number of all of them, as of the last search for all that is due.
         count: usize,
@@ -210,9 +210,10 @@ conditions! {
     over "hardly any stored schedules are left that this node cannot run"
     remedy "correct the definitions; `allora list --state unreadable` names the schedules";
 
-    /// The data of stored schedules of a kind does not fit the type of this node's handler. The node leaves
-    /// each of them to other nodes first; if it gets the occurrence again, the run fails, and is tried again
-    /// by the retry policy. It is over when the data of all of them fits, or none has come for an hour.
+    /// The data of stored schedules of a kind does not fit the type of this node's handler. The node
+    /// leaves each of them to other nodes first; if it gets the occurrence again, the run fails, and is
+    /// tried again by the retry policy. It is over when the data of all of them fits, or none has come
+    /// for an hour.
     DataMismatch[kind] "data-mismatch" WARN true {
         /// The kind.
         kind: Arc<str>,
@@ -268,8 +269,8 @@ conditions! {
     remedy "run a build that can read the record, or delete the job and create it again; this node reads it \
             once a minute";
 
-    /// The record of the concurrency key of a job that is due cannot be read. This node reads it again by
-    /// itself.
+    /// The record of the concurrency key of a job that is due cannot be read. This node reads it again
+    /// by itself.
     KeyUnreadable[job] "key-unreadable" ERROR true {
         /// The job.
         job: Arc<str>,
@@ -282,9 +283,9 @@ conditions! {
     over "job {job:?}: the record of its concurrency key {key:?} can be read again, or is not needed"
     remedy "run a build that can read the record; this node reads it again by itself";
 
-    /// The store has a definition of the job that this node cannot run. It leaves the job to other nodes, and
-    /// reads the definition again once a minute. If a due occurrence waits for
-    /// [a while](crate::Builder::abandoned_after), this node sets its own definition
+    /// The store has a definition of the job that this node cannot run. It leaves the job to other
+    /// nodes, and reads the definition again once a minute. If a due occurrence waits for [a
+    /// while](crate::Builder::abandoned_after), this node sets its own definition
     /// ([`Redefined`](crate::Event::Redefined)).
     DefinitionConflict[job] "definition-conflict" WARN true {
         /// The job.
@@ -297,8 +298,8 @@ conditions! {
     remedy "start a node with the build of that definition, or deploy one build on all nodes; if a due \
             occurrence waits for a minute, this node sets its own definition";
 
-    /// This node cannot run the job: its schedule panics or goes back, its name is that of a stored schedule,
-    /// or its stored definition cannot be read. It tries again once a minute.
+    /// This node cannot run the job: its schedule panics or goes back, its name is that of a stored
+    /// schedule, or its stored definition cannot be read. It tries again once a minute.
     JobInvalid[job] "job-invalid" ERROR true {
         /// The job.
         job: Arc<str>,
@@ -309,8 +310,8 @@ conditions! {
     over "job {job:?} can be run again, or is gone"
     remedy "correct the schedule, the definition or the name";
 
-    /// The job was deleted in the store. This node does not run it until it is restarted, or another node
-    /// has registered the job again.
+    /// The job was deleted in the store. This node does not run it until it is restarted, or another
+    /// node has registered the job again.
     JobDeleted[job] "job-deleted" INFO true {
         /// The job.
         job: Arc<str>,
@@ -331,9 +332,9 @@ conditions! {
     over "job {job:?} does not wait for the time of a clock that was ahead any more"
     remedy "resume the job with `allora reset JOB` or `Schedules::reset`";
 
-    /// A run of a job has held a concurrency key since the store's clock was ahead, and its node has been
-    /// silent for half of its lease since the clock was set back. Jobs of this node wait for the key. This
-    /// node need not have the job.
+    /// A run of a job has held a concurrency key since the store's clock was ahead, and its node has
+    /// been silent for half of its lease since the clock was set back. Jobs of this node wait for the
+    /// key. This node need not have the job.
     KeyLeft[job] "key-left" ERROR true {
         /// The job.
         job: Arc<str>,
@@ -347,8 +348,8 @@ conditions! {
     over "job {job:?} does not keep the concurrency key {key:?} any more"
     remedy "free the key with `allora reset JOB` or `Schedules::reset`";
 
-    /// An occurrence of the job has been due for more than a minute, this node can run it, and no node has
-    /// claimed it. Not while the store is down or the capacity is full.
+    /// An occurrence of the job has been due for more than a minute, this node can run it, and no node
+    /// has claimed it. Not while the store is down or the capacity is full.
     JobOverdue[job] "job-overdue" ERROR true {
         /// The job.
         job: Arc<str>,
@@ -368,8 +369,8 @@ conditions! {
     over "notifications arrive again"
     remedy "correct what the error names; until then the poll finds changes";
 
-    /// The scheduler has jobs that run at most once, and the store, in its present setup, can lose the record
-    /// of their runs.
+    /// The scheduler has jobs that run at most once, and the store, in its present setup, can lose the
+    /// record of their runs.
     DurabilityRisk "durability-risk" WARN false {
         /// The risk and its remedy.
         what: String,
@@ -378,8 +379,8 @@ conditions! {
     over "the store does not lose the record of at-most-once runs"
     remedy "correct what the text names";
 
-    /// This node's clock differs from the store's by more than 1 s. This does no harm: the scheduler uses the
-    /// store's clock.
+    /// This node's clock differs from the store's by more than 1 s. This does no harm: the scheduler
+    /// uses the store's clock.
     ClockSkew "clock-skew" WARN false {
         /// The node's clock minus the store's, in milliseconds.
         offset_ms: i64,
@@ -389,8 +390,8 @@ conditions! {
     remedy "synchronize the clocks; the store's is used";
 
     /// A node that this node has seen alive has not written its record for three
-    /// [heartbeats](crate::Builder::heartbeat). It has ended, or does not reach the store. Over when it has
-    /// written its record again, and after a day.
+    /// [heartbeats](crate::Builder::heartbeat). It has ended, or does not reach the store. Over when it
+    /// has written its record again, and after a day.
     NodeDead[node] "node-dead" WARN false {
         /// The node's id.
         node: Arc<str>,
@@ -401,8 +402,8 @@ conditions! {
     over "node {node:?} is alive again, or forgotten"
     remedy "look at the node, and at its connection to the store";
 
-    /// The store has records of jobs in code that no live build declares. One of the nodes looks for them, once
-    /// an hour and when the jobs of the nodes have changed, and it alone has the condition.
+    /// The store has records of jobs in code that no live build declares. One of the nodes looks for
+    /// them, once an hour and when the jobs of the nodes have changed, and it alone has the condition.
     JobsOrphaned "jobs-orphaned" WARN false {
         /// Their number.
         count: usize,

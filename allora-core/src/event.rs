@@ -21,15 +21,16 @@ pub(crate) use line::log;
 /// `allora::run`. `Display` writes the same line, without time, level and node.
 ///
 /// # Conditions
-/// A [`Condition`] is a state in which something does not run, or needs an operator. It has an event when it
-/// begins, one when it ends, and between them a line in [`Health`](crate::Health).
+/// A [`Condition`] is a state in which something does not run, or needs an operator. It has an event
+/// when it begins, one when it ends, and between them a line in [`Health`](crate::Health).
 ///
-/// An operator's or a user's own decision is no condition, and only a figure of `Health`: a paused job, the
-/// limit of a kind. An occurrence that waits because of overlap, retry or delay waits by its own policy.
+/// An operator's or a user's own decision is no condition, and only a figure of `Health`: a paused job,
+/// the limit of a kind. An occurrence that waits because of overlap, retry or delay waits by its own
+/// policy.
 ///
 /// # What happens at a moment
-/// All other events report moments: nothing ends them, and `Health` has no line for them. These are about
-/// something that did not run:
+/// All other events report moments: nothing ends them, and `Health` has no line for them. These are
+/// about something that did not run:
 ///
 /// | event | what did not run |
 /// |---|---|
@@ -111,8 +112,8 @@ pub enum Event {
     /// recorded it. It is not run again.
     ///
     /// No node has this event if an operation of a client has recorded the loss, such as a trigger or a
-    /// cancellation by [`Schedules`](crate::Schedules). The history and the counters of the job show it in any
-    /// case.
+    /// cancellation by [`Schedules`](crate::Schedules). The history and the counters of the job show it
+    /// in any case.
     RunLost {
         /// The job.
         name: Arc<str>,
@@ -126,7 +127,8 @@ pub enum Event {
         age: Duration,
     },
     /// The lease of an at-least-once run of a node has ended. This node has recorded it, and the
-    /// occurrence is run again. As [`RunLost`](Self::RunLost), no node has it if a client has recorded it.
+    /// occurrence is run again. As [`RunLost`](Self::RunLost), no node has it if a client has recorded
+    /// it.
     RunExpired {
         /// The job.
         name: Arc<str>,
@@ -221,9 +223,9 @@ pub enum Event {
         /// The run's fence.
         fence: i64,
     },
-    /// The code of a run has completed it in a transaction of its own ([`Run::complete`](crate::Run::complete)),
-    /// and then failed, panicked, or worked on until its future was dropped. The occurrence has succeeded.
-    /// Let the job return right after the commit.
+    /// The code of a run has completed it in a transaction of its own
+    /// ([`Run::complete`](crate::Run::complete)), and then failed, panicked, or worked on until its
+    /// future was dropped. The occurrence has succeeded. Let the job return right after the commit.
     AfterCompletion {
         /// The job.
         name: Arc<str>,
@@ -234,9 +236,10 @@ pub enum Event {
         /// The error, or what became of the run.
         what: String,
     },
-    /// The store rejected the end of a run each time, until the run's lease had ended. The run is recorded
-    /// as lost, or as expired and run again, although it has ended. The store's error is in this event alone:
-    /// the entry in the history is written by the claim that finds the lease ended, which any node may send.
+    /// The store rejected the end of a run each time, until the run's lease had ended. The run is
+    /// recorded as lost, or as expired and run again, although it has ended. The store's error is in
+    /// this event alone: the entry in the history is written by the claim that finds the lease ended,
+    /// which any node may send.
     EndRejected {
         /// The job.
         name: Arc<str>,
@@ -288,10 +291,10 @@ pub enum Event {
         /// The stored schedule.
         name: Arc<str>,
     },
-    /// The store's clock was set back, and jobs of this node wait for times that it showed before. Their
-    /// number is reported once they have been read: after the start of the node, and each time the clock
-    /// is set back. Each of them has its [`ClockWasAhead`](Condition::ClockWasAhead). Nothing runs twice: the
-    /// jobs continue with their next occurrences, or when they are reset.
+    /// The store's clock was set back, and jobs of this node wait for times that it showed before.
+    /// Their number is reported once they have been read: after the start of the node, and each time
+    /// the clock is set back. Each of them has its [`ClockWasAhead`](Condition::ClockWasAhead). Nothing
+    /// runs twice: the jobs continue with their next occurrences, or when they are reset.
     ClockWasSetBack {
         /// `false`: jobs in code. `true`: stored schedules of this node's kinds.
         stored: bool,
@@ -301,7 +304,8 @@ pub enum Event {
         until: Time,
     },
     /// The record of an orphaned job in code, or of a one-off schedule that has ended, was removed
-    /// after its retention period ([`Builder::prune_orphans_after`](crate::Builder::prune_orphans_after),
+    /// after its retention period
+    /// ([`Builder::prune_orphans_after`](crate::Builder::prune_orphans_after),
     /// [`Builder::prune_finished_after`](crate::Builder::prune_finished_after)).
     Pruned {
         /// The job.

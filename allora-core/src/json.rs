@@ -74,8 +74,8 @@ pub(crate) mod data {
             })
     }
 
-    /// `true` if two texts of one JSON value differ by blanks and by the order of its keys alone. Otherwise
-    /// a number has lost digits, or a key was there twice.
+    /// `true` if two texts of one JSON value differ by blanks and by the order of its keys alone.
+    /// Otherwise a number has lost digits, or a key was there twice.
     fn is_same(one: &[u8], other: &[u8]) -> bool {
         let sorted = |text: &[u8]| {
             let mut all: Vec<u8> =

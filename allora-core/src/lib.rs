@@ -29,11 +29,11 @@ pub mod stored;
 mod trace;
 
 pub use allora_schedule::{crontab, time};
-/// The attribute for implementations of [`Job`], [`Backend`] and
-/// [`RecordStore`](store::RecordStore): their traits have async methods and are used as `dyn`. It is that
-/// of the crate [`async-trait`](https://docs.rs/async-trait), version 0.1.
+/// The attribute for implementations of [`Job`], [`Backend`] and [`RecordStore`](store::RecordStore):
+/// their traits have async methods and are used as `dyn`. It is that of the crate
+/// [`async-trait`](https://docs.rs/async-trait), version 0.1.
 pub use async_trait::async_trait;
-pub use backend::{Backend, Occurrence};
+pub use backend::{Backend, HistoryEntry, HistoryQuery, JobState, Occurrence, Outcome};
 /// The crate of [`Time`]: its types are in the API.
 pub use chrono;
 pub use condition::{ActiveCondition, Condition, Evidence, FailingPart, KeyHolder, StorePart};

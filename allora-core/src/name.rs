@@ -59,10 +59,10 @@ pub(crate) const CALENDAR: &str = "allora:calendar:";
 /// The prefix of the records in which nodes tell each other that they have checked their jobs in code.
 pub(crate) const MARK: &str = "allora:mark:";
 
-/// `true` if it is the name, or the beginning of names, of records of the scheduler's own: nodes and their
-/// marks, concurrency keys and calendars. They are no jobs. [`Queries::list`](crate::backend::Queries::list) leaves them out,
-/// unless its prefix asks for them; the lists of a [`RecordStore`](crate::store::RecordStore) do so by
-/// themselves.
+/// `true` if it is the name, or the beginning of names, of records of the scheduler's own: nodes and
+/// their marks, concurrency keys and calendars. They are no jobs.
+/// [`Queries::list`](crate::backend::Queries::list) leaves them out, unless its prefix asks for them;
+/// the lists of a [`RecordStore`](crate::store::RecordStore) do so by themselves.
 pub fn is_internal(name: &str) -> bool {
     is_key_record(name)
         || name.starts_with(NODE)

@@ -160,8 +160,8 @@ impl PartialEq for Pattern {
     }
 }
 
-/// `report`, `sync.*` for a prefix, `/^(sms|fax)$/` for a regular expression, `report[@big,gpu]` for a kind
-/// and selectors of these labels.
+/// `report`, `sync.*` for a prefix, `/^(sms|fax)$/` for a regular expression, `report[@big,gpu]` for a
+/// kind and selectors of these labels.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.is {

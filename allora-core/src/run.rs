@@ -88,8 +88,9 @@ impl Run {
     }
 
     /// The fencing token of the job's [concurrency key](crate::JobSpec::concurrency_key): grows with
-    /// every run that has the key, over all jobs of the key. `None` without a key. Use it where
-    /// several jobs of a key with the limit 1 write to one system; [`fence`](Self::fence) grows for each job separately.
+    /// every run that has the key, over all jobs of the key. `None` without a key. Use it where several
+    /// jobs of a key with the limit 1 write to one system; [`fence`](Self::fence) grows for each job
+    /// separately.
     pub fn mutex_fence(&self) -> Option<i64> {
         self.control().mutex_fence.get().copied()
     }
@@ -165,10 +166,10 @@ impl Run {
         self.control().set_requested(Requested::GiveUp);
     }
 
-    /// Says that this build cannot read the data of the stored schedule; then return an error. Handlers that
-    /// receive a value say so by themselves. During a roll-out another node may have the build for it: the
-    /// occurrence is released, and the node leaves the schedule to other nodes for two
-    /// [poll intervals](crate::Builder::poll_interval). If it comes back, the run has failed, and is tried
+    /// Says that this build cannot read the data of the stored schedule; then return an error. Handlers
+    /// that receive a value say so by themselves. During a roll-out another node may have the build for
+    /// it: the occurrence is released, and the node leaves the schedule to other nodes for two [poll
+    /// intervals](crate::Builder::poll_interval). If it comes back, the run has failed, and is tried
     /// again by its retry policy, with the same head start for the other nodes. The node reports
     /// [`DataMismatch`](crate::Condition::DataMismatch). Without effect on a job in code.
     pub fn data_does_not_fit(&self, error: impl fmt::Display) {

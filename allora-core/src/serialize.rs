@@ -1,8 +1,8 @@
 //! The values of the status API as serde objects; the guide `json` has them all.
 //!
-//! Fields have the names of the values' own, apart from [`JobState::cursor`], which is `next`. Times are
-//! texts in the form of RFC 3339. Durations are whole milliseconds, and their fields end in `_ms`. Claim
-//! ids are hexadecimal texts, and reasons are words.
+//! Fields have the names of the values' own, apart from [`JobState::cursor`], which is `next`. Times
+//! are texts in the form of RFC 3339. Durations are whole milliseconds, and their fields end in `_ms`.
+//! Claim ids are hexadecimal texts, and reasons are words.
 
 use crate::{
     backend::{

@@ -8,16 +8,17 @@ use crate::{
 /// The length of a `traceparent` of version 00.
 const LENGTH: usize = 55;
 
-/// The id of a trigger that carries a trace context: pass it to [`Handle::trigger`](crate::Handle::trigger)
-/// or [`Schedules::trigger`](crate::Schedules::trigger). The run returns the two parts, as
-/// [`Run::trigger`](crate::Run::trigger) and [`Run::traceparent`](crate::Run::traceparent), on whatever
-/// node it runs, and its span has the field `traceparent`.
+/// The id of a trigger that carries a trace context: pass it to
+/// [`Handle::trigger`](crate::Handle::trigger) or [`Schedules::trigger`](crate::Schedules::trigger).
+/// The run returns the two parts, as [`Run::trigger`](crate::Run::trigger) and
+/// [`Run::traceparent`](crate::Run::traceparent), on whatever node it runs, and its span has the field
+/// `traceparent`.
 ///
-/// The trace context is no part of the trigger's identity: the same id with another one changes nothing,
-/// as without one. Lists and the history show both, with a blank between them.
+/// The trace context is no part of the trigger's identity: the same id with another one changes
+/// nothing, as without one. Lists and the history show both, with a blank between them.
 ///
-/// `traceparent` is the header of that name of [W3C Trace Context](https://www.w3.org/TR/trace-context/),
-/// version 00.
+/// `traceparent` is the header of that name of [W3C Trace
+/// Context](https://www.w3.org/TR/trace-context/), version 00.
 ///
 /// ```
 /// use allora_core::with_traceparent;

@@ -34,8 +34,8 @@ const AHEAD: [u64; 5] = [1, 60, 3_600, 200_000, 12_000_000];
 /// A text behind all digits.
 const END: &str = "g";
 
-/// The number of nodes whose entries a query passes to find as many of its own as it asks for. Entries are
-/// small beside the records.
+/// The number of nodes whose entries a query passes to find as many of its own as it asks for. Entries
+/// are small beside the records.
 const PASSED: usize = 8;
 
 /// The number of entries to read for a query.

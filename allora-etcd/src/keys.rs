@@ -1,8 +1,8 @@
 //! The layout of the key space: every key is under the prefix and a slash.
 //!
 //! Names come last, so that no byte of a name is read as a separator. Node ids, kinds and the jobs of
-//! history entries are followed by a zero byte, which none of them contains there. Times and fences are sixteen hexadecimal digits,
-//! so that the order of the keys is their order.
+//! history entries are followed by a zero byte, which none of them contains there. Times and fences are
+//! sixteen hexadecimal digits, so that the order of the keys is their order.
 
 use allora_core::{Time, backend::HistoryCursor, record::Record, time::from_millis};
 
@@ -83,8 +83,8 @@ impl Keys {
         self.of("data/", name)
     }
 
-    /// The dead letters and remembered triggers of a job, if it has any. They have a key of their own, so
-    /// that a claim neither reads nor writes them.
+    /// The dead letters and remembered triggers of a job, if it has any. They have a key of their own,
+    /// so that a claim neither reads nor writes them.
     pub(crate) fn cold(&self, name: &str) -> String {
         self.of("cold/", name)
     }

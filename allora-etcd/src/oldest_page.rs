@@ -16,7 +16,8 @@ pub(crate) struct OldestPage {
 }
 
 impl OldestPage {
-    /// Of the entries above `none` up to `newest`. `span` is the distance that the last search has found.
+    /// Of the entries above `none` up to `newest`. `span` is the distance that the last search has
+    /// found.
     pub(crate) fn new(none: i64, newest: i64, span: i64) -> Self {
         Self { none, many: (newest, None), guess: span, found: None }
     }

@@ -36,8 +36,8 @@ impl Found {
         self.due.push(entry);
     }
 
-    /// Keeps the entries that the query asks for, of those found in their order. Returns the time of the
-    /// first that is left out.
+    /// Keeps the entries that the query asks for, of those found in their order. Returns the time of
+    /// the first that is left out.
     fn choose(&mut self, query: &DueQuery<'_>) -> Option<Time> {
         let ready = self.due.partition_point(|entry| entry.at < query.until);
         let next_due = self.due.get(ready).map(|entry| entry.at);

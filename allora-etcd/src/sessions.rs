@@ -1,9 +1,9 @@
 //! Sessions: one etcd lease for each node, and a key that is bound to it. While the key exists, the
 //! node's runs are not taken over.
 //!
-//! A session lasts as long as its node has a lease on a run, and as long as the node sends batches
-//! and queries: a scheduler that hangs or was dropped loses its session, also if its process lives. The etcd
-//! lease lasts half as long again as the longest lease on a run, so that a session that is renewed
+//! A session lasts as long as its node has a lease on a run, and as long as the node sends batches and
+//! queries: a scheduler that hangs or was dropped loses its session, also if its process lives. The
+//! etcd lease lasts half as long again as the longest lease on a run, so that a session that is renewed
 //! every third of its time always covers a new lease. It is renewed by one exchange at a time, each
 //! with the deadline of a call, so that a member that hangs is replaced by another.
 

@@ -42,9 +42,9 @@ pub(crate) struct Store {
 
 impl Etcd {
     /// The difference by which this machine's clock is ahead of the other nodes', by their median;
-    /// negative if it is behind. `None` until another node has shown its clock: each node does so when it begins to run
-    /// something, and as long as it lives. The clocks arrive with the notifications, so that a
-    /// scheduler must run on this store. The error is the time that a notification takes.
+    /// negative if it is behind. `None` until another node has shown its clock: each node does so when
+    /// it begins to run something, and as long as it lives. The clocks arrive with the notifications,
+    /// so that a scheduler must run on this store. The error is the time that a notification takes.
     ///
     /// A difference of more than two seconds is also logged as a warning.
     pub fn skew(&self) -> Option<TimeDelta> {

@@ -4,8 +4,8 @@
 //! it, as machines share a database. Two processes do not share it: use it in one process, and in
 //! tests.
 //!
-//! It is a [`RecordStore`](allora_core::store::RecordStore) with an index: `records` has load,
-//! commit and scan, `queries` has the queries, `index` has the maps, and `packed` keeps a record in less
+//! It is a [`RecordStore`](allora_core::store::RecordStore) with an index: `records` has load, commit
+//! and scan, `queries` has the queries, `index` has the maps, and `packed` keeps a record in less
 //! memory.
 //!
 //! ```

@@ -3,8 +3,8 @@
 //!
 //! Every write stores a unique version stamp in the hot record. A server whose hot record has the stamp
 //! of the cached one has the whole record as it is cached, and replaces the hot record by the one that
-//! was computed here. If the cached record is old or was evicted, the server returns the stored one, and
-//! the operation takes the general way. Correctness does not depend on the cache.
+//! was computed here. If the cached record is old or was evicted, the server returns the stored one,
+//! and the operation takes the general way. Correctness does not depend on the cache.
 
 use crate::encoding::{Fields, hot_prefix, hot_suffix, is_plain, ms, rare_counters, rare_outcome};
 use allora_core::{

@@ -121,10 +121,10 @@ impl Builder {
         self
     }
 
-    /// The number of replicas that must have a claim before its run starts: a failover loses the
-    /// writes that the promoted replica does not have. If they do not confirm within a third of the
-    /// [`timeout`](Self::timeout), the run is not started, and the claim is sent again. When half of its
-    /// lease is over, it is released. Default: 0. Range: 0 to 100.
+    /// The number of replicas that must have a claim before its run starts: a failover loses the writes
+    /// that the promoted replica does not have. If they do not confirm within a third of the
+    /// [`timeout`](Self::timeout), the run is not started, and the claim is sent again. When half of
+    /// its lease is over, it is released. Default: 0. Range: 0 to 100.
     pub fn wait_replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self

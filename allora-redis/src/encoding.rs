@@ -6,9 +6,9 @@
 //! hot record nor another part was written in between.
 //!
 //! A hot record begins with the time of its write, and may refer to it: `=` is a fence that was drawn
-//! or a run that was started at that time, `+60000000` a lease that ends this number of microseconds after it. So everything but
-//! that time can be computed before the server has read its clock. The time is 0 in one that refers to
-//! none.
+//! or a run that was started at that time, `+60000000` a lease that ends this number of microseconds
+//! after it. So everything but that time can be computed before the server has read its clock. The time
+//! is 0 in one that refers to none.
 
 pub(crate) mod history;
 

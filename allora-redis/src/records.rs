@@ -152,8 +152,8 @@ impl Store {
         Ok(Snapshot::partial(now, records).min_fence(min_fence.unwrap_or(0)))
     }
 
-    /// The time that decides: that of the shard that answers first, because a server that hangs must not
-    /// hide that the others answer.
+    /// The time that decides: that of the shard that answers first, because a server that hangs must
+    /// not hide that the others answer.
     pub(crate) async fn now(&self, time: TimeSource) -> Result<Time> {
         if let TimeSource::Fixed(at) = time {
             return Ok(at);

@@ -77,8 +77,8 @@ impl Sentinels {
         }
     }
 
-    /// Sends these commands to the primary. If that fails and is replaced in the meantime, sends them to
-    /// the other one: every script compares what it replaces.
+    /// Sends these commands to the primary. If that fails and is replaced in the meantime, sends them
+    /// to the other one: every script compares what it replaces.
     pub(crate) async fn send(
         &self,
         line: Line,

@@ -117,8 +117,8 @@ impl AnySchedule {
         }
     }
 
-    /// The same schedule with its [named calendars](Calendar). One for which `find` returns `None` stays
-    /// unknown, so that the schedule has no occurrence and [`check`](Schedule::check) rejects it.
+    /// The same schedule with its [named calendars](Calendar). One for which `find` returns `None`
+    /// stays unknown, so that the schedule has no occurrence and [`check`](Schedule::check) rejects it.
     #[must_use]
     pub fn with_calendars(self, find: impl FnMut(&str) -> Option<Arc<Calendar>>) -> Self {
         match self {

@@ -146,9 +146,9 @@ impl Client {
         })
     }
 
-    /// Runs many claims or completions in one statement, and writes the entries of their runs in the same
-    /// transaction: the statements `ended` write those of completions before it, and those of the rows that
-    /// a claim returns are written after it.
+    /// Runs many claims or completions in one statement, and writes the entries of their runs in the
+    /// same transaction: the statements `ended` write those of completions before it, and those of the
+    /// rows that a claim returns are written after it.
     pub(crate) async fn with_entries(
         &self,
         op: &'static str,
@@ -176,8 +176,8 @@ impl Client {
         })
     }
 
-    /// Writes the entries of the runs that this transaction has begun, whose rows have their keys behind
-    /// the clock.
+    /// Writes the entries of the runs that this transaction has begun, whose rows have their keys
+    /// behind the clock.
     pub(crate) async fn begin_entries(
         &self,
         conn: &mut dyn Conn,

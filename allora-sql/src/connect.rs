@@ -77,8 +77,8 @@ impl Builder {
     /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
     /// `HistoryLimits::default()` has 10 million entries, 1 000 of each job, and 30 days. Range of the
     /// total: 0, which keeps no history, to 1 billion. Default: none. With history on, a batch of
-    /// claims costs a read and a commit instead of one statement; on PostgreSQL, the statement writes the
-    /// entries, too.
+    /// claims costs a read and a commit instead of one statement; on PostgreSQL, the statement writes
+    /// the entries, too.
     ///
     /// ```
     /// use allora_core::backend::HistoryLimits;

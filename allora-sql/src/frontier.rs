@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The number of queries that begin behind the one before, until one begins at the start.
 const SWEEP: u32 = 16;
 
-/// The place in the due index behind which the next query begins: what it has claimed stays in its place
-/// until it is completed, and must not be read again each time. A query that claims less than it could
-/// begins at the start as well, and so does each [`SWEEP`]th one, for records that have come to an earlier
-/// place meanwhile.
+/// The place in the due index behind which the next query begins: what it has claimed stays in its
+/// place until it is completed, and must not be read again each time. A query that claims less than it
+/// could begins at the start as well, and so does each [`SWEEP`]th one, for records that have come to
+/// an earlier place meanwhile.
 #[derive(Default)]
 pub(crate) struct Frontier(Mutex<Option<Reached>>);
 

@@ -47,12 +47,12 @@ impl Sql {
     /// Completes a run inside a transaction of the job's own, so that the job's writes in it and the
     /// completion are committed together or not at all: each occurrence takes effect exactly once.
     ///
-    /// Call it last in the transaction: until the commit, other writers of this job's record wait. Return
-    /// right after the commit: the lease has ended with it, so the next occurrence may start, and the
-    /// run's future is dropped after a third of the lease ([`Run::complete`]).
-    /// The scheduler completes the run once more when the job returns; that is a repetition, and is
-    /// accepted again. The transaction must be of the store's database, and its session one that
-    /// reads committed data (on MySQL, `READ COMMITTED`; on SQLite, `BEGIN IMMEDIATE`).
+    /// Call it last in the transaction: until the commit, other writers of this job's record wait.
+    /// Return right after the commit: the lease has ended with it, so the next occurrence may start,
+    /// and the run's future is dropped after a third of the lease ([`Run::complete`]). The scheduler
+    /// completes the run once more when the job returns; that is a repetition, and is accepted again.
+    /// The transaction must be of the store's database, and its session one that reads committed data
+    /// (on MySQL, `READ COMMITTED`; on SQLite, `BEGIN IMMEDIATE`).
     ///
     /// ```no_run
     /// # async fn job(store: allora_sql::Sql, pool: sqlx::SqlitePool, run: allora_core::Run)
@@ -92,11 +92,11 @@ impl Sql {
         Err(Error::invalid("the transaction is not of the store's database").op(op))
     }
 
-    /// Creates a stored schedule inside a transaction of the application's own, so that it exists if and
-    /// only if the transaction is committed: a customer and the customer's report, together.
+    /// Creates a stored schedule inside a transaction of the application's own, so that it exists if
+    /// and only if the transaction is committed: a customer and the customer's report, together.
     ///
-    /// The transaction is as in [`complete_in`](Self::complete_in). With the commit, PostgreSQL notifies
-    /// the nodes. On the other databases a node finds the schedule at its next
+    /// The transaction is as in [`complete_in`](Self::complete_in). With the commit, PostgreSQL
+    /// notifies the nodes. On the other databases a node finds the schedule at its next
     /// [poll](allora_core::Builder::poll_interval).
     ///
     /// ```no_run
@@ -113,9 +113,9 @@ impl Sql {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken, also by a transaction that was committed meanwhile; `Invalid`
-    /// with the rejected part, or for a connection to another kind of database; `Unavailable`. After an
-    /// error roll back.
+    /// `AlreadyExists` if the name is taken, also by a transaction that was committed meanwhile;
+    /// `Invalid` with the rejected part, or for a connection to another kind of database;
+    /// `Unavailable`. After an error roll back.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been applied; roll back.
@@ -147,8 +147,8 @@ impl Sql {
         Ok(Ok(()))
     }
 
-    /// The write that creates a schedule, by what was read of its name, and the notification of the nodes,
-    /// if the database has one.
+    /// The write that creates a schedule, by what was read of its name, and the notification of the
+    /// nodes, if the database has one.
     fn creation_of(
         &self,
         read: ReadRows,
@@ -179,13 +179,13 @@ impl Sql {
         Ok((write_of(name, version, before.as_ref(), &after), notify))
     }
 
-    /// The statement that creates a stored schedule, for a transaction of a driver other than `sqlx`: what
-    /// [`add_in`](Self::add_in) does on a connection of `sqlx`. On PostgreSQL only: on the other databases
-    /// a later statement needs the id that an earlier one has given.
+    /// The statement that creates a stored schedule, for a transaction of a driver other than `sqlx`:
+    /// what [`add_in`](Self::add_in) does on a connection of `sqlx`. On PostgreSQL only: on the other
+    /// databases a later statement needs the id that an earlier one has given.
     ///
     /// Run the statement in the transaction. If it returns a row, run the statements of
-    /// [`then`](RawStatement::then): they notify the nodes with the commit. If it returns no row, the name
-    /// was taken since the call: call this again. `AlreadyExists` ends this.
+    /// [`then`](RawStatement::then): they notify the nodes with the commit. If it returns no row, the
+    /// name was taken since the call: call this again. `AlreadyExists` ends this.
     ///
     /// ```no_run
     /// # async fn sign_up(store: allora_sql::Sql) -> allora_core::Result {
@@ -199,8 +199,8 @@ impl Sql {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken; `Invalid` with the rejected part; `Unsupported` on MySQL and
-    /// SQLite; `Unavailable`.
+    /// `AlreadyExists` if the name is taken; `Invalid` with the rejected part; `Unsupported` on MySQL
+    /// and SQLite; `Unavailable`.
     ///
     /// # Cancel safety
     /// Reads only.
@@ -222,10 +222,10 @@ impl Sql {
     /// tokio-postgres, mysql_async, rusqlite, diesel or SeaORM.
     ///
     /// Run the statement last in the transaction. If it returns a row, run the statements of
-    /// [`then`](RawStatement::then), in their order: none on PostgreSQL, some on MySQL and SQLite. The run
-    /// is completed with the commit. If it returns no row, the record has changed since the call, such as
-    /// by an extension of the lease: call this again and run the new statement, in the same transaction.
-    /// `LeaseLost` ends this. The transaction is as in [`complete_in`](Self::complete_in).
+    /// [`then`](RawStatement::then), in their order: none on PostgreSQL, some on MySQL and SQLite. The
+    /// run is completed with the commit. If it returns no row, the record has changed since the call,
+    /// such as by an extension of the lease: call this again and run the new statement, in the same
+    /// transaction. `LeaseLost` ends this. The transaction is as in [`complete_in`](Self::complete_in).
     ///
     /// On SQLite, the call reads through another connection, which a transaction in WAL mode does not
     /// block.
@@ -256,8 +256,8 @@ impl Sql {
     /// ```
     ///
     /// # Errors
-    /// `LeaseLost` if another claim took the occurrence; `NotFound` if the job was deleted; `Invalid` if
-    /// its record cannot be read; `Unavailable`. After an error roll back.
+    /// `LeaseLost` if another claim took the occurrence; `NotFound` if the job was deleted; `Invalid`
+    /// if its record cannot be read; `Unavailable`. After an error roll back.
     ///
     /// # Cancel safety
     /// Reads only.
@@ -396,13 +396,13 @@ fn completed(op: &'static str, run: &Run, reply: Reply) -> Result {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RawStatement {
-    /// The text. Its parameters are `$1`, `$2` and so on on PostgreSQL, and `?` on MySQL and SQLite. Their
-    /// types follow from it.
+    /// The text. Its parameters are `$1`, `$2` and so on on PostgreSQL, and `?` on MySQL and SQLite.
+    /// Their types follow from it.
     pub sql: String,
     /// The values of the parameters, in their order.
     pub params: Vec<Param>,
-    /// The statements to run after it if it returns a row. What they return has no meaning. Of a completion:
-    /// none on PostgreSQL.
+    /// The statements to run after it if it returns a row. What they return has no meaning. Of a
+    /// completion: none on PostgreSQL.
     pub then: Vec<RawStatement>,
 }
 

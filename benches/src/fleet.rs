@@ -206,7 +206,8 @@ pub struct Done<T> {
     pub after: T,
 }
 
-/// The time between the start of the workers and the instant of the burst, in which they see each other.
+/// The time between the start of the workers and the instant of the burst, in which they see each
+/// other.
 const LEAD: Duration = Duration::from_millis(2_400);
 /// The time between two looks of a worker at the others.
 const HEARTBEAT: Duration = Duration::from_secs(1);

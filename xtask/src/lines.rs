@@ -1,5 +1,5 @@
-//! `cargo xtask lines`: the lines of product code of each package, without documentation, comments, blank
-//! lines and tests.
+//! `cargo xtask lines`: the lines of product code of each package, without documentation, comments,
+//! blank lines and tests.
 
 use crate::{
     Failure, Outcome, command,

@@ -7,8 +7,8 @@ use std::io;
 
 /// Prints completions for a shell.
 ///
-/// They are of commands and options, and in bash, zsh and fish also of the names of jobs, which are read from
-/// the store of the configuration or of `ALLORA_URL`.
+/// They are of commands and options, and in bash, zsh and fish also of the names of jobs, which are
+/// read from the store of the configuration or of `ALLORA_URL`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES

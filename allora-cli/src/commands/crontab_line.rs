@@ -21,7 +21,8 @@ pub(super) struct Crontabs {
 }
 
 impl Crontabs {
-    /// The line of this job, or of this name where it is unique without the file; `None` without a crontab.
+    /// The line of this job, or of this name where it is unique without the file; `None` without a
+    /// crontab.
     ///
     /// # Errors
     /// A crontab that cannot be read; no line of the name, or several.

@@ -14,8 +14,8 @@ use std::io::{self, IsTerminal, Write};
 
 /// Deletes a schedule, or all that options select, and cancels their active runs.
 ///
-/// Does not delete a crontab's line or a job in code that a live node has: remove the line, or pause the
-/// job.
+/// Does not delete a crontab's line or a job in code that a live node has: remove the line, or pause
+/// the job.
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
     #[command(flatten)]

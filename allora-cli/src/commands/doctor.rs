@@ -27,7 +27,8 @@ use std::{
 
 /// Checks the store, and finds work that no live node does.
 ///
-/// Checks the store's tables, rights, latency and clock. Adds a schedule that never runs, and deletes it. The exit code is 1 if a check fails.
+/// Checks the store's tables, rights, latency and clock. Adds a schedule that never runs, and deletes
+/// it. The exit code is 1 if a check fails.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
@@ -174,7 +175,8 @@ fn is_nearly_full(size: HistorySize) -> bool {
 fn wake_ups(session: &Session, report: Report) -> Outcome {
     let text = match session.store.notifier() {
         Some(_) => "yes",
-        None => "no: changes are noticed by the poll, within 5 s",
+        None if session.store.queries().is_some() => "no: nodes look for changes every 1.5 s",
+        None => "no: nodes look for changes every 5 s",
     };
     report.said(true, "wake-ups", text)
 }
@@ -255,7 +257,7 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
         named(&is_overdue),
         named(&|state| ahead_until(state, now).is_some()),
     );
-    for (what, found, is, remedy) in [
+    let findings = [
         (
             "record-unreadable",
             &broken,
@@ -287,12 +289,11 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             "waiting for a time of a store whose clock was ahead",
             "`allora reset NAME` ends that",
         ),
-    ] {
-        if !found.is_empty() {
-            let (jobs, examples) = (counted(found.len(), "job"), listed(found));
-            let text = format!("{jobs} {is} ({examples}); {remedy}");
-            report.said(false, what, &text)?;
-        }
+    ];
+    let findings = findings.iter().filter(|(_, found, ..)| !found.is_empty());
+    for (what, found, is, remedy) in findings.clone() {
+        let (jobs, examples) = (counted(found.len(), "job"), listed(found));
+        report.said(false, what, &format!("{jobs} {is} ({examples}); {remedy}"))?;
     }
     let is_attended = declared.is_known() || states.is_empty();
     if !is_attended {
@@ -302,8 +303,8 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
         );
         report.said(false, "daemons", &text)?;
     }
-    let found = [&broken, &dead, &overdue, &ahead].iter().any(|found| !found.is_empty());
-    if !found {
+    let is_well = findings.count() == 0;
+    if is_well {
         let (jobs, waiting) = (counted(states.len(), "job"), waits.len());
         let waiting = match waits.first_key_value() {
             Some((name, busy)) => {
@@ -314,7 +315,7 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
         let text = format!("{jobs}, none of them unreadable, dead or overdue{waiting}");
         report.said(true, "jobs", &text)?;
     }
-    Ok(is_attended && !found)
+    Ok(is_attended && is_well)
 }
 
 /// The first three of a list.

@@ -18,8 +18,8 @@ use std::{
 
 /// Runs the command of a job here and now, in the foreground.
 ///
-/// It has the environment of its line, and runs as the line's user if you are root. Ends with the command's
-/// exit status, or with 128 plus the number of the signal that ended the command.
+/// It has the environment of its line, and runs as the line's user if you are root. Ends with the
+/// command's exit status, or with 128 plus the number of the signal that ended the command.
 ///
 /// The store is not changed, and nothing is recorded: use `allora trigger` to run the job on a node.
 /// The command has no lease and no fence.

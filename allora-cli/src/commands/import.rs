@@ -24,8 +24,8 @@ use std::{
 
 /// Adds the calendars and the schedules of an export.
 ///
-/// Each schedule keeps its next time, pause, counters and dead letters. Good lines are imported, and each bad line is reported with its number. An interrupted import is
-/// repeated with --skip-existing.
+/// Each schedule keeps its next time, pause, counters and dead letters. Good lines are imported, and
+/// each bad line is reported with its number. An interrupted import is repeated with --skip-existing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES

@@ -9,7 +9,7 @@ use crate::{
     session::{self, Session},
     store::StoreArgs,
 };
-use allora_core::{ErrorKind, Placement, Settings, StoredSchedule, schedule::period_text};
+use allora_core::{ErrorKind, Placement, StoredSchedule, schedule::period_text};
 use serde_json::{Map, Value, json};
 use std::{
     io::{self, Write},
@@ -138,7 +138,8 @@ fn converted(line: &Line, conversion: Conversion) -> Result<(StoredSchedule, Vec
     if let Some(timeout) = line.settings.timeout {
         data["timeout"] = period_text(timeout).into();
     }
-    let settings = Settings { timeout: None, ..line.settings.clone() };
+    let mut settings = line.settings.clone();
+    settings.timeout = None;
     let stored =
         StoredSchedule::new(&line.name, &kind, schedule).with_settings(settings).data(&data);
     stored.definition().map_err(|error| error.to_string())?;

@@ -14,7 +14,8 @@ use std::io::{self, Write};
 
 /// Changes a stored schedule.
 ///
-/// Settings that are not given stay, and active runs continue. Changes nothing if another client changes the schedule at the same time.
+/// Settings that are not given stay, and active runs continue. Changes nothing if another client
+/// changes the schedule at the same time.
 #[derive(Debug, Args)]
 pub(crate) struct Modify {
     /// The schedule's name.

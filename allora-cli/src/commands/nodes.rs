@@ -22,8 +22,8 @@ use std::{
 
 /// Lists the nodes, the live ones first.
 ///
-/// Beside the live nodes, shows those that stop and wait for their runs, those that died during the last day,
-/// and those with entries in the history, the last active one first.
+/// Beside the live nodes, shows those that stop and wait for their runs, those that died during the
+/// last day, and those with entries in the history, the last active one first.
 #[derive(Debug, Args)]
 pub(crate) struct Nodes {
     /// Number of history entries to read.

@@ -123,8 +123,8 @@ pub(crate) struct Run {
     /// ALLORA_SECRET_NAME].
     #[arg(long, value_name = "FOLDER", requires = "stored")]
     secrets: Option<PathBuf>,
-    /// A command, or a URL, that gets failed, dead, lost, expired and cut off runs as JSON, as
-    /// ALLORA_ON_FAILURE does: for stored schedules, and for lines without that variable.
+    /// A command, or a URL, that gets failed, dead, lost, expired, missed, recovered and cut off runs as
+    /// JSON, as ALLORA_ON_FAILURE does: for stored schedules, and for lines without that variable.
     #[arg(long, value_name = "COMMAND")]
     on_failure: Option<String>,
     /// The program that sends the mail of lines below `MAILTO`.
@@ -361,14 +361,10 @@ impl Run {
 
     fn settings(&self) -> Outcome<Settings> {
         let lease = Delivery::AtLeastOnce { lease: LEASE };
-        let settings = Settings {
-            delivery: if self.at_least_once { lease } else { Delivery::AtMostOnce },
-            catch_up: self.catch_up,
-            window: self.window,
-            overlap: self.overlap,
-            timeout: self.timeout,
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.delivery = if self.at_least_once { lease } else { Delivery::AtMostOnce };
+        (settings.catch_up, settings.overlap) = (self.catch_up, self.overlap);
+        (settings.window, settings.timeout) = (self.window, self.timeout);
         settings.check().map_err(|error| Failure::Invalid(error.to_string()))?;
         Ok(settings)
     }

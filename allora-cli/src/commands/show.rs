@@ -24,8 +24,8 @@ use std::io::{self, Write};
 
 /// Shows everything about one job, be it stored, in code or in a crontab.
 ///
-/// With the crontab that has its line, also shows the line's command, user, file, timeout and alerts, which
-/// are not in the store.
+/// With the crontab that has its line, also shows the line's command, user, file, timeout and alerts,
+/// which are not in the store.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The job's name.

@@ -27,10 +27,10 @@ use std::{
 
 /// Shows the live daemons, and what the jobs of the store do.
 ///
-/// Daemons that stop are shown while they wait for their runs. Jobs are counted as running, due, overdue,
-/// key_waits (due, while their concurrency key is busy), failing (the last run has failed), dead (with
-/// dead letters), paused, unreadable and orphaned. The last runs that were lost, or cut off by the stop of
-/// their daemon, are named.
+/// Daemons that stop are shown while they wait for their runs. Jobs are counted as running, due,
+/// overdue, key_waits (due, while their concurrency key is busy), failing (the last run has failed),
+/// dead (with dead letters), paused, unreadable and orphaned. The last runs that were lost, or cut off
+/// by the stop of their daemon, are named.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]

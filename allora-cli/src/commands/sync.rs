@@ -27,7 +27,8 @@ use std::{
 
 /// Makes the stored schedules those of a file: adds, changes and removes.
 ///
-/// Prints each change, and the number of changes of each sort. An equal schedule keeps its next time, its counters and its pause.
+/// Prints each change, and the number of changes of each sort. An equal schedule keeps its next time,
+/// its counters and its pause.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 FILE

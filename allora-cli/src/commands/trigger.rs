@@ -44,8 +44,8 @@ pub(crate) struct Trigger {
     #[arg(long, requires = "id", value_parser = duration)]
     retention: Option<Duration>,
     /// Waits until the run has ended, and ends with the exit status of its command: 1 if it failed
-    /// otherwise, 3 if it was lost, cancelled or skipped, 4 after --wait-timeout. With an id whose run has
-    /// ended, that run's end.
+    /// otherwise, 3 if it was lost, cancelled or skipped, 4 after --wait-timeout. With an id whose run
+    /// has ended, that run's end.
     #[arg(long)]
     wait: bool,
     /// The longest time to wait [default: for ever].
@@ -126,7 +126,7 @@ fn report(name: &str, id: &str, status: TriggerStatus) {
     let end = match status {
         TriggerStatus::New => return,
         TriggerStatus::Pending => "its run waits or is active",
-        TriggerStatus::Ended => "its run has ended; to run the job again, use another --id",
+        _ => "its run has ended; to run the job again, use another --id",
     };
     let what =
         format!("{name:?} was triggered with the id {id:?} before, and is not run again: {end}");

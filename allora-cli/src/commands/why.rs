@@ -185,8 +185,8 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
     Ok(reasons)
 }
 
-/// True if the occurrence that is offered next is the one that runs: at least once, the schedule waits for
-/// its end.
+/// True if the occurrence that is offered next is the one that runs: at least once, the schedule waits
+/// for its end.
 fn is_leased(state: &JobState) -> bool {
     let head = state.head.as_ref();
     state.leases.iter().any(|lease| {

@@ -208,8 +208,8 @@ impl Alerts {
         }
     }
 
-    /// Waits until every alert is sent, or until `enough` is ready. Returns the number of those that are
-    /// not sent.
+    /// Waits until every alert is sent, or until `enough` is ready. Returns the number of those that
+    /// are not sent.
     pub(crate) async fn sent(&self, enough: impl Future<Output = ()>) -> usize {
         let all = u32::try_from(WAITING).unwrap_or(u32::MAX);
         let are_sent = tokio::select! {

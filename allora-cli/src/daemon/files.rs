@@ -87,8 +87,8 @@ impl Files {
             + usize::from(self.lost.is_some())
     }
 
-    /// The beginnings of the names of the jobs that bad crontabs may have: what they would run when they
-    /// are corrected is no orphan.
+    /// The beginnings of the names of the jobs that bad crontabs may have: what they would run when
+    /// they are corrected is no orphan.
     pub(crate) fn bad_prefixes(&self) -> Vec<String> {
         let bad = self.known.iter().filter(|(_, known)| !known.bad.is_empty());
         bad.map(|(path, _)| crontab_files::prefix(path)).collect()

@@ -34,7 +34,8 @@ impl Group {
         Self { child, id, marks }
     }
 
-    /// The command has ended by itself. Processes that it left in the background may go on, as with cron.
+    /// The command has ended by itself. Processes that it left in the background may go on, as with
+    /// cron.
     pub(super) fn has_ended(&mut self) {
         self.id = None;
     }

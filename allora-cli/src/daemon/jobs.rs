@@ -11,7 +11,7 @@ use super::{
 };
 use crate::crontab_files::{Line, Shell};
 use allora_core::{
-    AnySchedule, Handle, JobSpec, Placement, Run, Schedule, Settings, at, job, runtime::Runtime,
+    AnySchedule, Handle, JobSpec, Placement, Run, Schedule, at, job, runtime::Runtime,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -117,9 +117,9 @@ impl Jobs {
         let here = |line: &&Line| line.schedule.is_none() && line.nodes.includes(&self.labels);
         for line in lines.iter().filter(here) {
             let soon = self.context.runtime.wall() + Duration::from_secs(1);
-            let placement = Placement::EveryNode;
-            let settings = Settings { placement, ..line.settings.clone() };
-            let line = self.on_this_machine(Line { settings, ..line.clone() });
+            let mut line = line.clone();
+            line.settings.placement = Placement::EveryNode;
+            let line = self.on_this_machine(line);
             self.add(&line, AnySchedule::At(at(soon)))?;
         }
         Ok(())
@@ -139,7 +139,8 @@ impl Jobs {
         let job = command(schedule, line, &self.context);
         // The command ends its process group itself when the time is over: a future that is
         // dropped could only kill it.
-        let settings = Settings { timeout: None, ..line.settings.clone() };
+        let mut settings = line.settings.clone();
+        settings.timeout = None;
         self.context.alerts.set(line);
         self.handle.add(line.name.as_str(), job.with_settings(settings))
     }

@@ -1,5 +1,5 @@
-//! The package of Debian: built from `[package.metadata.deb]` of the manifest, unpacked into a folder, and
-//! run from there as its unit says. With `ALLORA_DEB`, that package is unpacked instead.
+//! The package of Debian: built from `[package.metadata.deb]` of the manifest, unpacked into a folder,
+//! and run from there as its unit says. With `ALLORA_DEB`, that package is unpacked instead.
 //!
 //! cargo-deb, which builds the package for users, takes minutes to be compiled: the tree is made here.
 

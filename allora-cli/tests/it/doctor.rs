@@ -159,6 +159,7 @@ fn data_that_was_broken_in_the_store_is_found_by_list_doctor_and_why() {
     let said = allora(&["doctor"]);
     let data = said.out.lines().find(|line| line.starts_with("BAD data")).unwrap();
     assert!(data.contains("2 jobs") && data.contains("bad"), "{data}");
+    assert!(!said.out.contains("ok  jobs"), "{}", said.out);
     let why = allora(&["why", "bad"]).fine();
     assert!(why.contains("it cannot be run: the data: ") && why.contains("--data"), "{why}");
     allora(&["modify", "bad", "--data", r#"{"command": "true"}"#]).fine();

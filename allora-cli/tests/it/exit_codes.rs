@@ -1,5 +1,5 @@
-//! One rule for the exit codes of all commands. 2: what was given is wrong, and nothing was done. 1: the answer
-//! is no, or it failed. 0: it is done.
+//! One rule for the exit codes of all commands. 2: what was given is wrong, and nothing was done. 1:
+//! the answer is no, or it failed. 0: it is done.
 
 use crate::site::Site;
 use std::collections::BTreeSet;
@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 /// Commands without a store.
 const ALONE: [&str; 2] = ["completions", "man"];
 
-/// Each command with what is wrong, with what is refused or fails, and with what is done, in this order.
+/// Each command with what is wrong, with what is refused or fails, and with what is done, in this
+/// order.
 const CASES: &[(&[&str], i32)] = &[
     (&["init", "--url", "nowhere"], 2),
     (&["init", "--url", "oracle://h/d"], 2),

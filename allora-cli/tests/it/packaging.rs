@@ -118,8 +118,8 @@ fn the_image_has_what_the_command_needs() {
     let cmd = file.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
     let args: Vec<String> = serde_json::from_str(cmd).unwrap();
     starts_with(&args, "@daily true\n");
-    // A newer C library than that of the machine that built it is fine, an older one is not: both stages
-    // are of one Debian.
+    // A newer C library than that of the machine that built it is fine, an older one is not: both
+    // stages are of one Debian.
     let from: Vec<&str> = file.lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
     assert_eq!(from.len(), 2);
     assert!(from.iter().all(|image| image.contains("trixie")), "{from:?}");

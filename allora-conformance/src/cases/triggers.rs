@@ -107,7 +107,8 @@ pub(super) async fn the_oldest_triggers_are_forgotten_first(w: &Cluster) {
     assert_eq!(status(w.node(), 33, &ids[0]).await, TriggerStatus::New);
 }
 
-/// Other cold parts do not displace the ids of triggers, nor do claims and completions, which read neither.
+/// Other cold parts do not displace the ids of triggers, nor do claims and completions, which read
+/// neither.
 pub(super) async fn a_trigger_is_remembered_beside_runs_and_dead_letters(w: &Cluster) {
     let (one, other) = (w.node(), &w.join("other").await);
     one.add(t(0), "job", "mail", t(60)).await;

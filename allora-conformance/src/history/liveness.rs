@@ -66,10 +66,10 @@ impl fmt::Debug for Liveness<'_> {
 }
 
 impl<'a> Liveness<'a> {
-    /// The bounds of nodes with these settings: two poll intervals, two store timeouts and a second
-    /// for a start, two store timeouts and a second for a run that goes on without its lease, half a second
-    /// for an every-node job, whatever the store does. A
-    /// node that is healthy for the last two thirds of a lease keeps it.
+    /// The bounds of nodes with these settings: two poll intervals, two store timeouts and a second for
+    /// a start, two store timeouts and a second for a run that goes on without its lease, half a second
+    /// for an every-node job, whatever the store does. A node that is healthy for the last two thirds
+    /// of a lease keeps it.
     pub fn new(poll_interval: Duration, store_timeout: Duration) -> Self {
         let second = Duration::from_secs(1);
         Self {

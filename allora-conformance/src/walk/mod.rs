@@ -1,4 +1,5 @@
-//! A random walk of calls by several nodes, compared step by step with the [reference](crate::reference).
+//! A random walk of calls by several nodes, compared step by step with the
+//! [reference](crate::reference).
 //!
 //! A walk is a list of steps, each with a number of its own that decides its details when it is
 //! carried out. So any part of a walk is a walk, and one that fails can be made shorter.

@@ -32,8 +32,8 @@ pub struct Claim {
     /// The occurrences from `expected` up to `start` that are not run.
     pub not_run: Option<NotRun>,
     /// The claim is rejected after this time, unless it was carried out before. Nodes set it to their
-    /// estimate of the store's clock plus the time for which they wait for the reply, so that a store that
-    /// hung carries out nothing for which nobody waits any more.
+    /// estimate of the store's clock plus the time for which they wait for the reply, so that a store
+    /// that hung carries out nothing for which nobody waits any more.
     pub not_after: Option<Time>,
     /// The cursor's move. With a lease that is lost on expiry it is made by the claim: `To` for the
     /// cursor's own occurrence, `Keep` for any other. With a lease that is retried on expiry it is

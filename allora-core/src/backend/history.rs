@@ -186,7 +186,8 @@ impl HistoryEntry {
         HistoryCursor { fence: self.fence, name: self.name.clone() }
     }
 
-    /// The duration of the run, by the clock that decided; `None` for a range, and while the run is active.
+    /// The duration of the run, by the clock that decided; `None` for a range, and while the run is
+    /// active.
     pub fn duration(&self) -> Option<Duration> {
         Some(since(self.ended_at?, self.started_at?))
     }

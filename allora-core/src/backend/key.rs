@@ -27,12 +27,12 @@ pub struct ClaimKey<'a> {
     pub since: Option<Time>,
     /// The length of the lease, from the store's now.
     pub duration: Duration,
-    /// The length by which the holder extends it, if this node knows it. A lease that ends later than this
-    /// explains was written by a clock that was ahead.
+    /// The length by which the holder extends it, if this node knows it. A lease that ends later than
+    /// this explains was written by a clock that was ahead.
     pub extended_by: Option<Duration>,
-    /// No place is granted after this time, and the job gets no place in the queue, unless the claim was
-    /// carried out before. Nodes set it as that of a [`Claim`](super::Claim): a store that hung gives no
-    /// place to a claim for which nobody waits any more.
+    /// No place is granted after this time, and the job gets no place in the queue, unless the claim
+    /// was carried out before. Nodes set it as that of a [`Claim`](super::Claim): a store that hung
+    /// gives no place to a claim for which nobody waits any more.
     pub not_after: Option<Time>,
 }
 

@@ -53,7 +53,8 @@ pub enum NotRunReason {
     Deleted,
     /// Cancelled: its node was stopped, and the run had not ended when the grace period was over.
     Shutdown,
-    /// Cancelled: a later occurrence of the job was due ([`Overlap::Replace`](crate::Overlap::Replace)).
+    /// Cancelled: a later occurrence of the job was due
+    /// ([`Overlap::Replace`](crate::Overlap::Replace)).
     Replaced {
         /// The scheduled time of that occurrence.
         by: Time,

@@ -221,9 +221,9 @@ pub enum Action<'a> {
         skip: Option<Advance>,
     },
     /// Adds one run beside the schedule. The same id (and time, if given) again changes nothing while
-    /// its run waits or is active, and for the retention of the first trigger with it, which begins with
-    /// that trigger. Of more than [`MAX_REMEMBERED`](crate::record::MAX_REMEMBERED) ids of one job, the
-    /// oldest is forgotten first.
+    /// its run waits or is active, and for the retention of the first trigger with it, which begins
+    /// with that trigger. Of more than [`MAX_REMEMBERED`](crate::record::MAX_REMEMBERED) ids of one
+    /// job, the oldest is forgotten first.
     Trigger {
         /// The trigger's own id; the same rules as for a name.
         id: &'a str,
@@ -247,9 +247,10 @@ pub enum Action<'a> {
         /// The fence of the run; `None`: all active runs of the job.
         fence: Option<i64>,
     },
-    /// Requests the cancellation of all active at-most-once runs of the job, because its next occurrence
-    /// is due and replaces them ([`Overlap::Replace`](crate::Overlap::Replace)): if the record still has
-    /// this generation, and the cursor is due at `expected`. Otherwise nothing changes.
+    /// Requests the cancellation of all active at-most-once runs of the job, because its next
+    /// occurrence is due and replaces them ([`Overlap::Replace`](crate::Overlap::Replace)): if the
+    /// record still has this generation, and the cursor is due at `expected`. Otherwise nothing
+    /// changes.
     Replace {
         /// The generation that was read.
         generation: i64,

@@ -44,17 +44,18 @@ pub trait Queries: Send + Sync {
     /// Nothing is changed.
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due>;
 
-    /// `true` if [`claim_due`](Self::claim_due) can be called. Default: `false`; nodes then find what is
-    /// due and claim it by operations.
+    /// `true` if [`claim_due`](Self::claim_due) can be called. Default: `false`; nodes then find what
+    /// is due and claim it by operations.
     fn claims_due(&self) -> bool {
         false
     }
 
     /// Finds stored schedules whose heads are due, the earliest first, and claims these heads in the
     /// same step. Each record is as if the [claim of its head](crate::record::due_claim) had been
-    /// applied to it. Nodes that call it at the same time do not claim the same records, and do not wait
-    /// for each other; the fence decides in any case. Records for which there is no such claim are left
-    /// to [`find_due`](Self::find_due). So may be others: the reply can be short while something is due.
+    /// applied to it. Nodes that call it at the same time do not claim the same records, and do not
+    /// wait for each other; the fence decides in any case. Records for which there is no such claim are
+    /// left to [`find_due`](Self::find_due). So may be others: the reply can be short while something
+    /// is due.
     ///
     /// Default: unsupported.
     ///

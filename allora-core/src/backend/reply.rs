@@ -103,7 +103,8 @@ impl Triggered {
     }
 
     /// The fence above which the history has the entries of the occurrence: all of them if its run has
-    /// ended, else those from the present attempt on. A dead letter that is run again has an earlier end.
+    /// ended, else those from the present attempt on. A dead letter that is run again has an earlier
+    /// end.
     pub fn entries_after(&self) -> i64 {
         if self.status == TriggerStatus::Ended {
             // Fences are drawn by the store's clock, and no claim comes before the occurrence's time.
@@ -140,11 +141,12 @@ pub(crate) async fn outcome_of_trigger(
 
 /// The effect of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TriggerStatus {
     /// It has added the occurrence.
     New,
-    /// None: the occurrence was added before, perhaps by an earlier attempt of this call whose reply was
-    /// lost. It waits, or its run is active.
+    /// None: the occurrence was added before, perhaps by an earlier attempt of this call whose reply
+    /// was lost. It waits, or its run is active.
     Pending,
     /// None: the occurrence was added before, and its run has ended.
     Ended,

@@ -57,8 +57,8 @@ pub struct JobState {
     pub kind: String,
     /// The definition as text.
     pub definition: String,
-    /// The lease with which [a query may claim it](crate::record::due_claim); `None` if it has to be planned
-    /// first.
+    /// The lease with which [a query may claim it](crate::record::due_claim); `None` if it has to be
+    /// planned first.
     pub due_lease: Option<Duration>,
     /// The version that the registering build declared. Default: 0.
     pub version: u64,

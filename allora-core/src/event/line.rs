@@ -23,14 +23,15 @@ fn cause(error: &dyn std::error::Error) -> Option<String> {
     error.source().map(ToString::to_string)
 }
 
-/// Makes `log` and `Display` of one line for each event: its level, its target, the event, the text, and
-/// the fields. A field of the log is computed if its line is enabled.
+/// Makes `log` and `Display` of one line for each event: its level, its target, the event, the text,
+/// and the fields. A field of the log is computed if its line is enabled.
 macro_rules! lines {
     ($event:ident: $(
         $level:ident $target:ident $pattern:pat $(if $guard:expr)? => $text:literal $(($arg:expr))? { $($field:ident: $value:expr),* }
     )*) => {
-        /// Logs an event of this node under the target `allora`, and each run under `allora::run`: errors
-        /// need an operator's action, warnings may need attention, and each run is logged at debug level.
+        /// Logs an event of this node under the target `allora`, and each run under `allora::run`:
+        /// errors need an operator's action, warnings may need attention, and each run is logged at
+        /// debug level.
         pub(crate) fn log($event: &Event, node: &str) {
             match $event {
                 $($pattern $(if $guard)? => $level!(target: $target, node, $($field = $value,)* $text $(, $arg)?),)*

@@ -8,11 +8,12 @@ pub use status::{JobStatus, Place};
 use crate::{condition::ActiveCondition, time::Time};
 use std::time::Duration;
 
-/// The state of one node, from [`Handle::health`](crate::Handle::health): its figures, and what is wrong.
+/// The state of one node, from [`Handle::health`](crate::Handle::health): its figures, and what is
+/// wrong.
 ///
-/// `Display` writes one line for each fact: a summary, the figures, then each condition with its beginning,
-/// its evidence and its remedy. With the feature `json`, the value is `Serialize`: times are texts in
-/// the form of RFC 3339, and durations are whole milliseconds in fields that end in `_ms`, as
+/// `Display` writes one line for each fact: a summary, the figures, then each condition with its
+/// beginning, its evidence and its remedy. With the feature `json`, the value is `Serialize`: times are
+/// texts in the form of RFC 3339, and durations are whole milliseconds in fields that end in `_ms`, as
 /// `store.age_ms`. A condition is an object with `code`, `since`, `stops_jobs`, `text`, `evidence` and
 /// `remedy`.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +25,9 @@ pub struct Health {
     pub at: Time,
     /// The scheduler is stopping or has stopped.
     pub is_stopping: bool,
-    /// The conditions that have begun and not ended, in the order of the table of [`Condition`](crate::Condition) and of the
-    /// names that they are about. Each has had its [`Event::Began`](crate::Event::Began).
+    /// The conditions that have begun and not ended, in the order of the table of
+    /// [`Condition`](crate::Condition) and of the names that they are about. Each has had its
+    /// [`Event::Began`](crate::Event::Began).
     pub conditions: Vec<ActiveCondition>,
     /// The last reply of the store.
     pub store: StoreStatus,
@@ -83,8 +85,8 @@ pub enum Notifications {
     Connecting,
     /// They arrive.
     On,
-    /// The subscription fails ([`NotificationsDown`](crate::Condition::NotificationsDown)). The poll finds every
-    /// change.
+    /// The subscription fails ([`NotificationsDown`](crate::Condition::NotificationsDown)). The poll
+    /// finds every change.
     Off,
 }
 

@@ -21,8 +21,8 @@ pub(crate) fn ahead_until(name: &str, spec: &JobSpec, state: &JobState, now: Tim
     })
 }
 
-/// As [`ahead_until`], where `is_unexplained` says of the cursor and the time of the record's last fence
-/// that the schedule does not explain the cursor.
+/// As [`ahead_until`], where `is_unexplained` says of the cursor and the time of the record's last
+/// fence that the schedule does not explain the cursor.
 ///
 /// A fence is drawn from the store's clock. So a fence of the future shows that the clock was ahead
 /// when the record was written. After a reset, the fence is still ahead, and the cursor is not.

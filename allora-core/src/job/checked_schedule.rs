@@ -75,8 +75,8 @@ impl<'a> CheckedSchedule<'a> {
         Ok(first.or_else(|| self.next(only?)))
     }
 
-    /// The only scheduled time of a job whose schedule is [`at`](crate::at()), unless its bounds leave it
-    /// out.
+    /// The only scheduled time of a job whose schedule is [`at`](crate::at()), unless its bounds leave
+    /// it out.
     pub(crate) fn only_time(&self) -> Option<Time> {
         let is_built_in = self.job.is_built_in(Token(()));
         let text = is_built_in.then(|| self.job.definition()).flatten()?;

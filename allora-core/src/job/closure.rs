@@ -15,8 +15,8 @@ use async_trait::async_trait;
 /// captured into its future. It returns `()` or a `Result` whose error becomes a [`BoxError`].
 ///
 /// **A captured variable that the closure changes begins anew at each run**, because each run has its own
-/// clone: with `let mut n = 0`, a run that does `n += 1` finds 0 each time. Capture what the runs share in an
-/// `Arc`:
+/// clone: with `let mut n = 0`, a run that does `n += 1` finds 0 each time. Capture what the runs share
+/// in an `Arc`:
 ///
 /// ```
 /// use allora_core::{Run, every, job};

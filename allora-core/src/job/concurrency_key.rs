@@ -37,9 +37,9 @@ impl ConcurrencyKey {
         Self { key: key.into(), limit }
     }
 
-    /// The name of the key's record in the store. Its leases are the holders: the trigger of each is the
-    /// job, and the scheduled time that since which the job has waited. A job that runs on every node has
-    /// ` on ` and the id of the node behind its name.
+    /// The name of the key's record in the store. Its leases are the holders: the trigger of each is
+    /// the job, and the scheduled time that since which the job has waited. A job that runs on every
+    /// node has ` on ` and the id of the node behind its name.
     pub fn record(&self) -> Arc<str> {
         key_record(&self.key)
     }

@@ -5,7 +5,8 @@ macro_rules! setters {
     () => {
         /// Delivers at least once. The cursor moves when the run has ended. If the node dies, the
         /// occurrence is run again, as the next attempt, when the lease is over. Successive occurrences
-        /// never overlap. Default: at most once; of a stored schedule at least once, with a lease of 30 s.
+        /// never overlap. Default: at most once; of a stored schedule at least once, with a lease of 30
+        /// s.
         ///
         /// `lease`: Range: 1 s to 24 h. The lease is extended after every third of it while the run is
         /// alive.
@@ -95,8 +96,8 @@ macro_rules! setters {
         }
 
         /// The longest wait for the [concurrency key](Self::concurrency_key). When it is over, the due
-        /// occurrences are recorded as skipped. An occurrence that was started, and a trigger, waits for
-        /// longer. Default: none. Range: 1 ms to 366 days.
+        /// occurrences are recorded as skipped. An occurrence that was started, and a trigger, waits
+        /// for longer. Default: none. Range: 1 ms to 366 days.
         pub fn max_key_wait(mut self, wait: Duration) -> Self {
             self.settings_mut().max_key_wait = Some(wait);
             self

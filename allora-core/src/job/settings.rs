@@ -13,6 +13,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 /// The settings of a job, apart from its schedule and its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Settings {
     /// Delivery at most once or at least once.
     pub delivery: Delivery,
@@ -43,8 +44,8 @@ pub struct Settings {
     /// The team or person that is responsible for a stored schedule: one word. It changes nothing about
     /// its runs.
     pub owner: Option<String>,
-    /// The tags of a stored schedule, by which operators select it: one word each, without a comma. They
-    /// change nothing about its runs.
+    /// The tags of a stored schedule, by which operators select it: one word each, without a comma.
+    /// They change nothing about its runs.
     pub tags: BTreeSet<String>,
     /// The nodes that run an occurrence: one or all.
     pub placement: Placement,
@@ -68,6 +69,7 @@ pub enum Delivery {
 
 /// The policy for occurrences that were missed during an outage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CatchUp {
     /// The latest one is run. The others are recorded as missed.
     #[default]
@@ -84,6 +86,7 @@ pub enum CatchUp {
 
 /// The policy for an at-most-once occurrence that is due while the previous run is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Overlap {
     /// It runs at the same time, up to [`MAX_LEASES`](crate::record::MAX_LEASES) runs at once. A run
     /// without a concurrency key continues when the store does not answer for longer than its lease: it
@@ -94,10 +97,11 @@ pub enum Overlap {
     Skip,
     /// It waits. The catch-up policy selects among those that came due in the meantime.
     Wait,
-    /// It replaces the active runs: they are cancelled, as by [`Handle::cancel`](crate::Handle::cancel),
-    /// and it starts when they have ended, or when the leases of their nodes have. They are recorded as
-    /// cancelled, with [its scheduled time](crate::backend::NotRunReason::Replaced). A manual trigger
-    /// replaces no run; it waits until no run is active and no occurrence is due.
+    /// It replaces the active runs: they are cancelled, as by
+    /// [`Handle::cancel`](crate::Handle::cancel), and it starts when they have ended, or when the
+    /// leases of their nodes have. They are recorded as cancelled, with [its scheduled
+    /// time](crate::backend::NotRunReason::Replaced). A manual trigger replaces no run; it waits until
+    /// no run is active and no occurrence is due.
     Replace,
 }
 

@@ -12,8 +12,8 @@ use std::{str::FromStr, time::Duration};
 
 /// A definition's text, taken apart.
 pub(crate) struct DefinitionText {
-    /// The schedule with its rules, and blanks in place of the settings, so that errors in it have their
-    /// true column.
+    /// The schedule with its rules, and blanks in place of the settings, so that errors in it have
+    /// their true column.
     pub(crate) schedule: String,
     /// The separate zone.
     pub(crate) zone: Option<String>,
@@ -40,8 +40,8 @@ impl DefinitionText {
     }
 }
 
-/// The lease with which a query may claim a stored schedule with this definition; `None` if the schedule
-/// has to be planned first, or this build cannot read all of the text.
+/// The lease with which a query may claim a stored schedule with this definition; `None` if the
+/// schedule has to be planned first, or this build cannot read all of the text.
 pub(crate) fn due_lease(definition: &str) -> Option<Duration> {
     let DefinitionText { schedule, settings, .. } = DefinitionText::read(definition).ok()?;
     settings.check().ok()?;

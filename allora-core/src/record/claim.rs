@@ -43,8 +43,8 @@ pub(super) fn claim(
 
 /// The claim of the head as it is, if [`claim_due`](crate::backend::Queries::claim_due) may make it:
 /// the cursor's first occurrence of a stored schedule that runs at least once, without a concurrency
-/// key, a pause, a lease, or an attempt before. A store may make fewer claims. Whether it is due is left
-/// to the claim.
+/// key, a pause, a lease, or an attempt before. A store may make fewer claims. Whether it is due is
+/// left to the claim.
 ///
 /// The claim starts the head without a plan. If the catch-up policy leaves the head out, the holder
 /// [advances](Advance::by_holder).
@@ -83,10 +83,10 @@ pub(super) fn advance(
     None
 }
 
-/// `true` if the cursor's occurrence may be claimed before this other one, which is the head: triggers do
-/// not keep the schedule waiting. One whose run has a lease that is retried on expiry goes first, because
-/// no run starts beside that lease. A record that grants claims and a node that makes them agree by this
-/// function.
+/// `true` if the cursor's occurrence may be claimed before this other one, which is the head: triggers
+/// do not keep the schedule waiting. One whose run has a lease that is retried on expiry goes first,
+/// because no run starts beside that lease. A record that grants claims and a node that makes them
+/// agree by this function.
 pub(crate) fn may_overtake(head: &Occurrence, is_leased: bool, is_paused: bool) -> bool {
     head.trigger.is_some() && !is_leased && !is_paused
 }

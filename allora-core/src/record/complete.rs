@@ -84,8 +84,9 @@ pub(super) fn end(
             let excluded = operation.excluded.filter(|_| moves);
             record.conclude(lease.occurrence, lease.attempt, *then, &outcome, now);
             if let Some(excluded) = excluded {
-                // No fence is drawn: nodes expect the one that they know. The next claim's is higher; if the
-                // store's clock was set back, it may be the same, and its entry takes this one's place.
+                // No fence is drawn: nodes expect the one that they know. The next claim's is higher;
+                // if the store's clock was set back, it may be the same, and its entry takes this one's
+                // place.
                 let (fence, job) = (fence.saturating_add(1), (operation.name, &*record.kind));
                 history.push(|| claim::excluded_entry(fence, job, excluded, context));
             }

@@ -113,9 +113,8 @@ pub(super) fn modify(
     Ok(())
 }
 
-/// Leaves a tombstone in the place of the record. Its runs are recorded as cancelled, and their
-/// leases stay until they end: the nodes learn of it, and a job that is created under the name waits for
-/// them.
+/// Leaves a tombstone in the place of the record. Its runs are recorded as cancelled, and their leases
+/// stay until they end: the nodes learn of it, and a job that is created under the name waits for them.
 pub(super) fn delete(
     slot: &mut Option<Record>,
     name: &str,
@@ -192,9 +191,9 @@ impl Record {
             && self.paused.is_none()
     }
 
-    /// Becomes a tombstone. That of a node's record has no fence: no node ever has the id again, and the
-    /// store keeps the highest fence of the tombstones that it removes, below which the records of an
-    /// emptied store look deleted.
+    /// Becomes a tombstone. That of a node's record has no fence: no node ever has the id again, and
+    /// the store keeps the highest fence of the tombstones that it removes, below which the records of
+    /// an emptied store look deleted.
     pub(super) fn bury(&mut self, name: &str, context: OpContext<'_>) {
         let bare = Self::new(Some(self), "", 0, None, context);
         let fence = if name.starts_with(NODE) { 0 } else { bare.fence };

@@ -152,8 +152,8 @@ impl Record {
     }
 }
 
-/// The length of a lease as its record keeps it, in seconds: in the place of the number of an attempt, which
-/// a place of a key does not have. 1 is that of a lease whose length is not known.
+/// The length of a lease as its record keeps it, in seconds: in the place of the number of an attempt,
+/// which a place of a key does not have. 1 is that of a lease whose length is not known.
 fn noted(duration: Duration, extended_by: Option<Duration>) -> u32 {
     let length = extended_by.map(|extended_by| extended_by.max(duration).as_secs());
     length.map_or(1, |seconds| u32::try_from(seconds + 1).unwrap_or(u32::MAX).max(2))
@@ -177,9 +177,9 @@ fn length(lease: &Lease) -> Duration {
     }
 }
 
-/// `true` if a clock that was ahead has written the lease, and its holder has not extended it since that was
-/// right again. A live one does so after a third of its length. Of no other lease, the time from start to
-/// end is the noted length, which is a second longer than that by which it is extended.
+/// `true` if a clock that was ahead has written the lease, and its holder has not extended it since
+/// that was right again. A live one does so after a third of its length. Of no other lease, the time
+/// from start to end is the noted length, which is a second longer than that by which it is extended.
 pub(crate) fn is_left(lease: &Lease, now: Time) -> bool {
     let length = length(lease);
     let has_length = lease.until == whole_millis(saturating_add(lease.started_at, length));
@@ -329,8 +329,8 @@ mod tests {
         assert!(key.claim("c", 1, 2.0, 10.0).is_some());
     }
 
-    /// A holder whose lease was written by a clock that was an hour ahead delays the others by the length
-    /// of the lease, and keeps the key if it lives.
+    /// A holder whose lease was written by a clock that was an hour ahead delays the others by the
+    /// length of the lease, and keeps the key if it lives.
     #[test]
     fn a_lease_of_a_clock_that_was_ahead_lasts_for_its_length_once_the_clock_is_right() {
         for is_alive in [false, true] {

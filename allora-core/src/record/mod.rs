@@ -46,8 +46,8 @@ pub struct Record {
     pub kind: String,
     /// The definition as text.
     pub definition: String,
-    /// The lease with which a query may claim a stored schedule, as its definition says; `None` if it has to
-    /// be planned first, and for a job in code. It is computed when the definition is written.
+    /// The lease with which a query may claim a stored schedule, as its definition says; `None` if it
+    /// has to be planned first, and for a job in code. It is computed when the definition is written.
     pub due_lease: Option<Duration>,
     /// The version that the registering build declared. Default: 0.
     pub version: u64,

@@ -74,13 +74,14 @@ pub(super) fn operate(
     Ok(())
 }
 
-/// The largest number of history entries of one cancellation: the last one is for all further occurrences.
+/// The largest number of history entries of one cancellation: the last one is for all further
+/// occurrences.
 const CANCELLED_ENTRIES: usize = 16;
 
 impl Record {
-    /// Ends the triggers that wait, and the occurrences that wait for another attempt. Only a node, which
-    /// has the schedule, can move the cursor away from a started occurrence: that one becomes a lease that
-    /// is over and whose run was to be cancelled, which a node gives up.
+    /// Ends the triggers that wait, and the occurrences that wait for another attempt. Only a node,
+    /// which has the schedule, can move the cursor away from a started occurrence: that one becomes a
+    /// lease that is over and whose run was to be cancelled, which a node gives up.
     fn cancel_waiting(&mut self, name: &str, context: OpContext<'_>, history: &mut HistoryBuffer) {
         let now = whole_millis(context.now);
         let triggers = std::mem::take(&mut self.triggers).into_iter().map(|occurrence| {

@@ -1,7 +1,7 @@
 //! Manual triggers: an id is accepted once, also after its run has ended.
 //!
-//! The record remembers the ids that it has accepted. The operation that adds the occurrence adds the id,
-//! in one write: nothing is between the two that a crash could separate.
+//! The record remembers the ids that it has accepted. The operation that adds the occurrence adds the
+//! id, in one write: nothing is between the two that a crash could separate.
 //!
 //! So there are two cases. Before the write nothing has happened, and a repetition is the first.
 //! After it, every repetition finds the id, on any node, while the run waits, is active, and has
@@ -95,8 +95,8 @@ impl Record {
         self.remembered.drain(..excess);
     }
 
-    /// Forgets the triggers that were remembered while the store's clock was far ahead: their time would
-    /// not end.
+    /// Forgets the triggers that were remembered while the store's clock was far ahead: their time
+    /// would not end.
     pub(super) fn forget_triggers_ahead(&mut self, now: Time) {
         let longest = saturating_add(now, MAX_TRIGGER_RETENTION);
         self.remembered.retain(|remembered| remembered.until <= longest);

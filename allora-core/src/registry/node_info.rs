@@ -10,10 +10,11 @@ use std::{collections::BTreeMap, time::Duration};
 /// A node that lives, or lived during the last day, from [`Handle::nodes`](crate::Handle::nodes) or
 /// [`Schedules::nodes`](crate::Schedules::nodes).
 ///
-/// A node writes it when it starts and every 15 s ([`Builder::heartbeat`](crate::Builder::heartbeat)). When it is
-/// stopped, it writes so while it waits for the end of its runs, and removes it then. It is for operators: a node that is dead by its record may be
-/// alive and only be cut off from the store. So nothing that must happen once may depend on it, such
-/// as a choice of one node among all or the takeover of a run. Leases and fences decide these.
+/// A node writes it when it starts and every 15 s ([`Builder::heartbeat`](crate::Builder::heartbeat)).
+/// When it is stopped, it writes so while it waits for the end of its runs, and removes it then. It is
+/// for operators: a node that is dead by its record may be alive and only be cut off from the store. So
+/// nothing that must happen once may depend on it, such as a choice of one node among all or the
+/// takeover of a run. Leases and fences decide these.
 ///
 /// With the feature `json`, the value is `Serialize`.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,8 +55,8 @@ pub struct NodeInfo {
     pub unique_name: Option<String>,
     /// Hashes of the names of those whose stored definitions its build cannot run, at most [`LEFT`].
     pub(crate) left_jobs: Vec<u32>,
-    /// The [conditions](crate::Condition) that keep jobs from running on it, each with its code, at most
-    /// eight lines.
+    /// The [conditions](crate::Condition) that keep jobs from running on it, each with its code, at
+    /// most eight lines.
     pub problems: Vec<String>,
     /// The number of orphaned jobs in code, if this node is the one that looks for them.
     pub orphans: usize,
@@ -69,8 +70,8 @@ pub struct NodeInfo {
     pub last_seen: Time,
     /// `true` if the last write is not older than three intervals, and the node does not stop.
     pub is_live: bool,
-    /// `true` if the node was stopped, starts nothing any more, and waits for the end of its runs. Its last
-    /// write is not older than three intervals.
+    /// `true` if the node was stopped, starts nothing any more, and waits for the end of its runs. Its
+    /// last write is not older than three intervals.
     pub is_stopping: bool,
 }
 
@@ -123,8 +124,8 @@ impl NodeInfo {
             || self.kept_prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
     }
 
-    /// The time without a write after which the node counts as dead. A record with a longer heartbeat than
-    /// a node can have is no node's.
+    /// The time without a write after which the node counts as dead. A record with a longer heartbeat
+    /// than a node can have is no node's.
     pub(super) fn patience(&self) -> Duration {
         self.heartbeat.min(MAX_HEARTBEAT) * MISSED
     }

@@ -29,8 +29,8 @@ pub struct ProgramReport {
 pub(crate) const KEPT: usize = 128;
 
 impl NodeInfo {
-    /// The things that the live ones among these nodes should agree about, and do not: settings with different
-    /// values, and names that two of them have. Each on one line, with its remedy.
+    /// The things that the live ones among these nodes should agree about, and do not: settings with
+    /// different values, and names that two of them have. Each on one line, with its remedy.
     ///
     /// Nodes are compared that wrote their records after both had started: the one before a restart
     /// is not compared with the one after it.

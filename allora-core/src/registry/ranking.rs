@@ -1,16 +1,16 @@
 //! The order of the nodes for each job in code, and for the stored schedules of each instant, by
 //! rendezvous hashing.
 //!
-//! Each node computes the same order from the registry. The first node of a job claims its
-//! occurrences, and the others check later; those after the third one in the order of the instant. The first node of an instant claims the stored schedules
-//! that are due then, and the others follow one after the other, so that their queries do not work
-//! through the same rows at the same time. Where no query claims, the first node of each stored schedule
-//! claims it. Nothing but speed depends on it: two nodes with different
-//! views both claim, and the fence decides.
+//! Each node computes the same order from the registry. The first node of a job claims its occurrences,
+//! and the others check later; those after the third one in the order of the instant. The first node of
+//! an instant claims the stored schedules that are due then, and the others follow one after the other,
+//! so that their queries do not work through the same rows at the same time. Where no query claims, the
+//! first node of each stored schedule claims it. Nothing but speed depends on it: two nodes with
+//! different views both claim, and the fence decides.
 //!
 //! Each pair of a node and a job has a weight, and the nodes of a job are ordered by it (D. Thaler and
-//! C. Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node that joins or leaves
-//! moves only its own share of the jobs.
+//! C. Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node that joins or
+//! leaves moves only its own share of the jobs.
 
 use super::{Fleet, NodeInfo, name_hash};
 use crate::time::{Time, saturating_add};
@@ -42,8 +42,8 @@ pub(crate) struct OtherBuilds {
 }
 
 impl OtherBuilds {
-    /// `true` if one of them may run this job by a definition that was stored at `defined_at`. A node whose
-    /// record was not read since then may be the one that has stored it.
+    /// `true` if one of them may run this job by a definition that was stored at `defined_at`. A node
+    /// whose record was not read since then may be the one that has stored it.
     pub(crate) fn may_run(&self, name: &str, defined_at: Time) -> bool {
         self.have_more
             || self.names.contains(&name_hash(name))
@@ -52,8 +52,8 @@ impl OtherBuilds {
 }
 
 impl Rankings {
-    /// The orders among the live nodes, for the node with this information about itself. The records were
-    /// read at `now`.
+    /// The orders among the live nodes, for the node with this information about itself. The records
+    /// were read at `now`.
     pub(crate) fn of(fleet: &Fleet, own: &NodeInfo, now: Time) -> Self {
         // A node with other jobs or kinds may lack one, and would only delay it.
         let has_jobs = |node: &&NodeInfo| (node.jobs, node.jobs_hash) == (own.jobs, own.jobs_hash);

@@ -82,8 +82,8 @@ pub(crate) fn unused_since(state: &JobState) -> Option<Time> {
     written_at(state).max(state.due_at)
 }
 
-/// The time since which a concurrency key is not used: its last grant, and the ends of the leases of its
-/// holders and of the places in its queue.
+/// The time since which a concurrency key is not used: its last grant, and the ends of the leases of
+/// its holders and of the places in its queue.
 pub(crate) fn key_unused_since(state: &JobState) -> Option<Time> {
     let leases = state.leases.iter().map(|lease| lease.until);
     let waiters = state.waiters.iter().map(|waiter| waiter.until);

@@ -185,8 +185,8 @@ pub struct FastPath<V> {
     pub now: Option<Time>,
     /// Replies with the positions of their operations.
     pub replies: Vec<(usize, Result<Reply>)>,
-    /// The names whose next occurrence became due by an applied operation, or two of them: a notification
-    /// names at most one.
+    /// The names whose next occurrence became due by an applied operation, or two of them: a
+    /// notification names at most one.
     pub due: Vec<String>,
     /// The entries of the runs that were recorded as lost or expired, also without a history
     /// ([`HistoryBuffer::lapsed`](crate::record::HistoryBuffer::lapsed)).

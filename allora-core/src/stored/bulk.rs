@@ -81,8 +81,8 @@ impl Bulk<'_> {
 }
 
 impl Schedules {
-    /// Makes one change of all jobs that the filter selects, stored or in code, each by itself. Names come
-    /// in their order, 500 in one request. [`bulk_preview`](Self::bulk_preview) is the dry run.
+    /// Makes one change of all jobs that the filter selects, stored or in code, each by itself. Names
+    /// come in their order, 500 in one request. [`bulk_preview`](Self::bulk_preview) is the dry run.
     ///
     /// ```
     /// use allora_core::{Schedules, stored::{Bulk, Filter}};

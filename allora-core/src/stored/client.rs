@@ -51,12 +51,12 @@ use std::{
 /// ```
 ///
 /// # Concurrent calls
-/// Calls that change one job each, and that come while a request of the same client is on its way, are sent
-/// together as one request: of this client and its clones. Make one client, and clone it. A call that is
-/// alone is sent at once. One of many takes up to two requests: the one before it, and its own. The error of
-/// one operation is that of its call; the failure of a request is that of all its calls. A dropped call, or
-/// one whose time is up, ends no other one: its operation is not sent, if it still waits, and may be applied
-/// otherwise.
+/// Calls that change one job each, and that come while a request of the same client is on its way, are
+/// sent together as one request: of this client and its clones. Make one client, and clone it. A call
+/// that is alone is sent at once. One of many takes up to two requests: the one before it, and its own.
+/// The error of one operation is that of its call; the failure of a request is that of all its calls. A
+/// dropped call, or one whose time is up, ends no other one: its operation is not sent, if it still
+/// waits, and may be applied otherwise.
 ///
 /// ```
 /// use allora_core::{Schedules, StoredSchedule};
@@ -125,8 +125,8 @@ impl Schedules {
         self
     }
 
-    /// Sets the time for which the id of a [trigger](Self::trigger) is remembered: until then the same id
-    /// does not run the job again. Default: 24 h. Range: 0 to 30 days; 0: while its run waits or is
+    /// Sets the time for which the id of a [trigger](Self::trigger) is remembered: until then the same
+    /// id does not run the job again. Default: 24 h. Range: 0 to 30 days; 0: while its run waits or is
     /// active.
     #[must_use]
     pub fn trigger_retention(mut self, retention: Duration) -> Self {
@@ -286,8 +286,9 @@ impl Schedules {
     /// has [`Overlap::Allow`](crate::Overlap::Allow). Concurrent calls
     /// [share requests](Self#concurrent-calls).
     ///
-    /// The first deletion of a client, and every tenth, also removes what is left of deletions more than
-    /// a week ago: a scheduler, which does so, may not be running. It waits for that for up to a second.
+    /// The first deletion of a client, and every tenth, also removes what is left of deletions more
+    /// than a week ago: a scheduler, which does so, may not be running. It waits for that for up to a
+    /// second.
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
@@ -350,8 +351,8 @@ impl Schedules {
         self.requests.backend.history().ok_or_else(|| no_history(op))
     }
 
-    /// Adds a schedule, or changes the one of its name to this: an upsert. The progress of an existing one
-    /// stays, as by [`modify`](Self::modify).
+    /// Adds a schedule, or changes the one of its name to this: an upsert. The progress of an existing
+    /// one stays, as by [`modify`](Self::modify).
     ///
     /// ```
     /// use allora_core::{Schedules, StoredSchedule};
@@ -363,8 +364,8 @@ impl Schedules {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` with the rejected part, or if the name is that of a job in code; `AlreadyExists` if other
-    /// clients change the schedule all the time; `Unavailable`.
+    /// `Invalid` with the rejected part, or if the name is that of a job in code; `AlreadyExists` if
+    /// other clients change the schedule all the time; `Unavailable`.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been applied. Repeat it.

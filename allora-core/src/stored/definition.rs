@@ -126,8 +126,8 @@ impl Definition {
         &self.schedule
     }
 
-    /// The names of the calendars in the store that its schedule needs. Without them, the schedule has no
-    /// occurrence: [`Schedules::definition`](super::Schedules::definition) reads them.
+    /// The names of the calendars in the store that its schedule needs. Without them, the schedule has
+    /// no occurrence: [`Schedules::definition`](super::Schedules::definition) reads them.
     pub fn calendars(&self) -> BTreeSet<&str> {
         self.schedule.calendars()
     }

@@ -152,9 +152,9 @@ impl Schedules {
     ///
     /// With [`Filter::stored_only`] and no other filter than a kind, at most 500 jobs are read from the
     /// due index of the store: those that are returned, and those with active runs whose leases end
-    /// before. Of jobs that are due at the same time as the last one, any may be returned. Otherwise, and
-    /// if fewer jobs have a next occurrence, the function reads the whole list: the index lacks jobs
-    /// in code and paused or ended schedules.
+    /// before. Of jobs that are due at the same time as the last one, any may be returned. Otherwise,
+    /// and if fewer jobs have a next occurrence, the function reads the whole list: the index lacks
+    /// jobs in code and paused or ended schedules.
     ///
     /// # Errors
     /// `Unavailable`.

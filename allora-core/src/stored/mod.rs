@@ -28,8 +28,8 @@
 //! `ScheduleExport`.
 //!
 //! # How do several schedules share holidays?
-//! With a named calendar: [`Schedules::upsert_calendar`] stores it, and `except calendar:NAME` in the text
-//! of a schedule uses it.
+//! With a named calendar: [`Schedules::upsert_calendar`] stores it, and `except calendar:NAME` in the
+//! text of a schedule uses it.
 //!
 //! # Can I list them by due time?
 //! [`Schedules::list_by_due`] does. The stores keep lists by name, and an index of the stored schedules

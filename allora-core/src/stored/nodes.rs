@@ -30,8 +30,9 @@ impl Schedules {
         Ok(self.fleet().await?.nodes)
     }
 
-    /// A [`KindUnhandled`](Condition::KindUnhandled) for each kind of which stored schedules have been due
-    /// for a minute and that no live node handles, ordered by kind. Reads the nodes, the kinds and at most 100 schedules.
+    /// A [`KindUnhandled`](Condition::KindUnhandled) for each kind of which stored schedules have been
+    /// due for a minute and that no live node handles, ordered by kind. Reads the nodes, the kinds and
+    /// at most 100 schedules.
     ///
     /// # Errors
     /// `Unavailable`.

@@ -24,9 +24,9 @@ use std::time::Duration;
 pub const MAX_BACKFILL: usize = crate::record::MAX_TRIGGERS;
 
 impl Schedules {
-    /// Pauses a schedule and records the reason. Active runs continue, and a trigger still starts a run.
-    /// An occurrence that waits for another attempt, even that of a trigger, waits until the schedule is
-    /// [resumed](Self::resume). Concurrent calls [share requests](Self#concurrent-calls).
+    /// Pauses a schedule and records the reason. Active runs continue, and a trigger still starts a
+    /// run. An occurrence that waits for another attempt, even that of a trigger, waits until the
+    /// schedule is [resumed](Self::resume). Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
@@ -84,14 +84,13 @@ impl Schedules {
         Ok(Some(Advance::new(seen.generation, first, passed, then)))
     }
 
-    /// Cancels the active runs of a job, the triggers that wait, and the occurrences that wait for another
-    /// attempt. Returns the number of all of them; 0 if there is none. A node learns
-    /// it from its store's notification, or when it next extends the run's lease: after a third of
-    /// that at most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of
-    /// its [grace period](crate::Builder::grace) (at most 5 s), and records it as
-    /// cancelled, whatever it returns. The occurrence is not run again, even if the node has died. What
-    /// waits is recorded as cancelled, too. The schedule continues.
-    /// Concurrent calls [share requests](Self#concurrent-calls).
+    /// Cancels the active runs of a job, the triggers that wait, and the occurrences that wait for
+    /// another attempt. Returns the number of all of them; 0 if there is none. A node learns it from
+    /// its store's notification, or when it next extends the run's lease: after a third of that at
+    /// most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of its [grace
+    /// period](crate::Builder::grace) (at most 5 s), and records it as cancelled, whatever it returns.
+    /// The occurrence is not run again, even if the node has died. What waits is recorded as cancelled,
+    /// too. The schedule continues. Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// ```
     /// # async fn example(schedules: allora_core::Schedules) -> allora_core::Result {
@@ -115,12 +114,12 @@ impl Schedules {
     }
 
     /// Triggers one run now, independently of the schedule. `id` identifies the trigger: the same id
-    /// again, within 24 h ([`trigger_retention`](Self::trigger_retention)), and while its run waits or is
-    /// active, changes nothing, whatever client sends it, and whatever the run's end was. To run the job
-    /// again, use another id. Concurrent calls [share requests](Self#concurrent-calls).
+    /// again, within 24 h ([`trigger_retention`](Self::trigger_retention)), and while its run waits or
+    /// is active, changes nothing, whatever client sends it, and whatever the run's end was. To run the
+    /// job again, use another id. Concurrent calls [share requests](Self#concurrent-calls).
     ///
-    /// A job remembers 1,000 ids. With more of them within the retention, it forgets the oldest first. A
-    /// job that was deleted forgets all.
+    /// A job remembers 1,000 ids. With more of them within the retention, it forgets the oldest first.
+    /// A job that was deleted forgets all.
     ///
     /// ```
     /// use allora_core::{Schedules, backend::TriggerStatus};
@@ -148,9 +147,9 @@ impl Schedules {
         self.change_one(name, action).await?.triggered().ok_or_else(not_triggered)
     }
 
-    /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts, for
-    /// at most `timeout`. Returns its outcome, which it finds in the store's history within a second; at
-    /// once if the id was triggered before and its run has ended.
+    /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts,
+    /// for at most `timeout`. Returns its outcome, which it finds in the store's history within a
+    /// second; at once if the id was triggered before and its run has ended.
     ///
     /// ```
     /// use allora_core::{Schedules, backend::Outcome};
@@ -167,8 +166,8 @@ impl Schedules {
     ///
     /// # Errors
     /// As [`trigger`](Self::trigger). `Unsupported`, before the trigger, if the store keeps no history.
-    /// `Unavailable` also if it has not ended in time. `NotFound` also if it ended before, and the history
-    /// has its end no more.
+    /// `Unavailable` also if it has not ended in time. `NotFound` also if it ended before, and the
+    /// history has its end no more.
     ///
     /// # Cancel safety
     /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
@@ -206,8 +205,8 @@ impl Schedules {
     /// independently of the schedule. Returns the times. The run's
     /// [`scheduled_at`](crate::Run::scheduled_at) is the scheduled time, its
     /// [`trigger`](crate::Run::trigger) is `backfill`, and its occurrence key is the same for every
-    /// backfill. The same time again, while it waits or runs, changes nothing. A time whose run has ended
-    /// runs again: a backfill is repeated when an operator wants it.
+    /// backfill. The same time again, while it waits or runs, changes nothing. A time whose run has
+    /// ended runs again: a backfill is repeated when an operator wants it.
     ///
     /// # Errors
     /// `Invalid`, before any change, if the range has more than [`MAX_BACKFILL`] scheduled times,
@@ -282,8 +281,9 @@ impl Schedules {
     /// future. Settings, data, pause, counters and dead letters stay. Active runs are cancelled and
     /// recorded as lost, and their places of the job's concurrency key are free.
     ///
-    /// Only its nodes know the times of a job in code with a schedule of its own ([`Job`](crate::Job)). It has
-    /// none until one of its nodes sees the reset: within the nodes' poll interval, or when one starts.
+    /// Only its nodes know the times of a job in code with a schedule of its own ([`Job`](crate::Job)).
+    /// It has none until one of its nodes sees the reset: within the nodes' poll interval, or when one
+    /// starts.
     ///
     /// An occurrence that was started while the clock was ahead runs again at its true time, with a
     /// new [`occurrence_key`](crate::Run::occurrence_key).

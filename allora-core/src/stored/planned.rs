@@ -55,8 +55,8 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// The creation of a stored schedule, planned at a time: for a store that creates it in a transaction of
-/// the application. [`StoredSchedule::creation`] makes it.
+/// The creation of a stored schedule, planned at a time: for a store that creates it in a transaction
+/// of the application. [`StoredSchedule::creation`] makes it.
 pub struct Creation<'a>(Planned<'a>);
 
 impl Creation<'_> {
@@ -96,8 +96,8 @@ impl StoredSchedule {
     }
 }
 
-/// The cursor under another definition. `former`: the definition in the state that was read, if it can be
-/// read; both with their calendars.
+/// The cursor under another definition. `former`: the definition in the state that was read, if it can
+/// be read; both with their calendars.
 pub(super) fn replanned(
     stored: &StoredSchedule,
     definition: &Definition,

@@ -1,8 +1,8 @@
 //! The serde representation of stored schedules: the entries of a file of schedules.
 //!
 //! A schedule is an object. `name`, `kind` and `schedule` are required. The settings are those of
-//! [`Definition`](super::Definition), with the same texts, and with `_` in their names where those have `-`;
-//! both are read. The defaults are those of [`StoredSchedule::new`].
+//! [`Definition`](super::Definition), with the same texts, and with `_` in their names where those have
+//! `-`; both are read. The defaults are those of [`StoredSchedule::new`].
 
 use super::StoredSchedule;
 use crate::{

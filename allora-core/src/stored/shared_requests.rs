@@ -1,10 +1,10 @@
 //! Requests that concurrent calls share: operations of calls that come while a request is on its way
 //! are gathered, and sent together.
 //!
-//! There is no task that sends them, and no wait for more calls. Each call of a batch sends it when it may,
-//! and each drives the requests that it waits for ([`Driven`]), also those with operations of other calls.
-//! So a call waits for the store only: neither for a call that was dropped, nor for one that is not polled.
-//! It waits for a request without a reply until that is late.
+//! There is no task that sends them, and no wait for more calls. Each call of a batch sends it when it
+//! may, and each drives the requests that it waits for ([`Driven`]), also those with operations of
+//! other calls. So a call waits for the store only: neither for a call that was dropped, nor for one
+//! that is not polled. It waits for a request without a reply until that is late.
 
 use super::{
     driven::Driven,
@@ -90,8 +90,8 @@ impl SharedRequests {
     }
 
     /// Sends an operation: at once if no other call is there, else together with those of other calls.
-    /// Returns the reply to it, or the error of the request. A request that takes longer than `patience`
-    /// does not keep others waiting.
+    /// Returns the reply to it, or the error of the request. A request that takes longer than
+    /// `patience` does not keep others waiting.
     pub(super) async fn send(
         &self,
         operation: &Operation<'_>,

@@ -162,9 +162,10 @@ impl Schedules {
     /// Reconciles the store with the desired state. Returns the changes that were made, or would be
     /// made, in order.
     ///
-    /// Existing schedules keep their cursor, counters and pause. A repeated call changes nothing
-    /// more: what is equal is only read, 500 schedules in one request. Calls need no coordination: if two programs declare different states, the last one
-    /// wins; if they declare the same state, one may receive `AlreadyExists`.
+    /// Existing schedules keep their cursor, counters and pause. A repeated call changes nothing more:
+    /// what is equal is only read, 500 schedules in one request. Calls need no coordination: if two
+    /// programs declare different states, the last one wins; if they declare the same state, one may
+    /// receive `AlreadyExists`.
     ///
     /// # Errors
     /// `Invalid`, before any change: a schedule is rejected, or a name is given twice, lacks the

@@ -52,6 +52,7 @@ pub struct StoredSchedule {
 
 /// The handling of the occurrences that came due during a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Gap {
     /// The catch-up policy applies, as after an outage.
     CatchUp,
@@ -80,9 +81,10 @@ impl StoredSchedule {
         }
     }
 
-    /// A schedule that runs once, at this time. A time of up to a minute ago counts as now, and an older one
-    /// is an error when the schedule is added. Its record, with its outcome, is removed some time after its
-    /// end: after 7 days, unless a node [sets](crate::Builder::prune_finished_after) another time.
+    /// A schedule that runs once, at this time. A time of up to a minute ago counts as now, and an
+    /// older one is an error when the schedule is added. Its record, with its outcome, is removed some
+    /// time after its end: after 7 days, unless a node [sets](crate::Builder::prune_finished_after)
+    /// another time.
     ///
     /// ```
     /// use allora_core::{StoredSchedule, Time};
@@ -232,8 +234,8 @@ impl StoredSchedule {
         self
     }
 
-    /// Sets the team or person that is responsible for it: one word. Lists and bulk changes select by it
-    /// ([`Filter::owner`](super::Filter::owner)).
+    /// Sets the team or person that is responsible for it: one word. Lists and bulk changes select by
+    /// it ([`Filter::owner`](super::Filter::owner)).
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.settings.owner = Some(owner.into());
         self

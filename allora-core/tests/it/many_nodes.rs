@@ -2,9 +2,9 @@
 //! time: the work of the store for each occurrence, the lateness, and the shares of the nodes.
 //!
 //! `cargo test -p allora-core --test it many_nodes:: -- --nocapture` prints the table, up to 100 nodes
-//! with `ALLORA_TEST_LONG=1`. `cargo xtask bench` runs it with the times of a store that it has measured,
-//! in `ALLORA_TEST_STORE_COSTS`: microseconds of a round trip, of the server's work for a request, and of
-//! that for each operation.
+//! with `ALLORA_TEST_LONG=1`. `cargo xtask bench` runs it with the times of a store that it has
+//! measured, in `ALLORA_TEST_STORE_COSTS`: microseconds of a round trip, of the server's work for a
+//! request, and of that for each operation.
 
 use crate::support::{Lab, Member, Seat, at, ms, secs};
 use allora_core::{

@@ -13,11 +13,12 @@
 //! as `redis-cli --rdb`, and the end of the backlog, which leave the state alone; and Redis forgets the
 //! earlier id in time. What tells the two apart must live in the memory of the process only, so that no
 //! copy brings it back: the *mark*, a string under a key of its own that was appended to. Redis keeps
-//! such a string in the encoding `raw`; one that was loaded, from a file or from a primary, is `embstr`.
-//! While the mark is `raw`, no other state was loaded over the server's own. A replica that merely
-//! continues from its primary's stream loads nothing, but it has lost nothing either: its primary had
-//! everything first. A server is believed only after it has shown, with a copy of the mark, that it
-//! encodes what it loads in another way. Without a mark every new replication id counts as a loss.
+//! such a string in the encoding `raw`; one that was loaded, from a file or from a primary, is
+//! `embstr`. While the mark is `raw`, no other state was loaded over the server's own. A replica that
+//! merely continues from its primary's stream loads nothing, but it has lost nothing either: its
+//! primary had everything first. A server is believed only after it has shown, with a copy of the mark,
+//! that it encodes what it loads in another way. Without a mark every new replication id counts as a
+//! loss.
 
 use super::register::{IncarnationVector, Known, MOST};
 use redis::{Script, Value};

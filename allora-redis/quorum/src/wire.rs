@@ -52,8 +52,8 @@ impl ServerConnection {
         Ok((opened, false))
     }
 
-    /// `true` if an open connection was closed: servers do that with those that are idle. The message is
-    /// sent again on a new one. The server may carry it out twice, which does no harm.
+    /// `true` if an open connection was closed: servers do that with those that are idle. The message
+    /// is sent again on a new one. The server may carry it out twice, which does no harm.
     fn is_closed<T>(&self, was_open: bool, answer: &RedisResult<T>) -> bool {
         let is_closed =
             was_open && answer.as_ref().is_err_and(|error| error.is_connection_dropped());

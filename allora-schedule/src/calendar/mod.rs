@@ -28,8 +28,8 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 ///
 /// An excluded occurrence is left out: the next one is the first that nothing excludes.
 /// [`explain`](crate::explain()) shows what is left out, and why. A scheduler with a history records it
-/// as one range, skipped with the reason `calendar`, when the run before it has ended. After 100,000 excluded stretches
-/// in a row, the schedule counts as ended.
+/// as one range, skipped with the reason `calendar`, when the run before it has ended. After 100,000
+/// excluded stretches in a row, the schedule counts as ended.
 ///
 /// Its text is that of the schedule and one part for each rule:
 ///
@@ -41,8 +41,8 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 /// | `only-within 9:00-17:30` | occurrences before 9:00 and from 17:30 on |
 /// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | occurrences from the first instant until before the second |
 ///
-/// A named calendar has no rules until [`AnySchedule::with_calendars`] gives it to the schedule. Without
-/// them, the schedule has no occurrence, and [`check`](Schedule::check) rejects it.
+/// A named calendar has no rules until [`AnySchedule::with_calendars`] gives it to the schedule.
+/// Without them, the schedule has no occurrence, and [`check`](Schedule::check) rejects it.
 ///
 /// Dates and hours are in the schedule's zone, or in UTC if it follows no wall clock. A zone after
 /// them applies to them alone.

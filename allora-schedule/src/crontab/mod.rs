@@ -161,10 +161,11 @@ pub struct Entry {
     pub environment_lines: Arc<[usize]>,
     /// A name for the job that is the same whenever, and on every node where, the line is read.
     ///
-    /// It begins with the command's program and ends with a hash of schedule, user, command and
-    /// input. Arguments, which may be secrets, are not in it. So it stays when lines are added, removed or moved, and when variables or
-    /// the number of blanks between the fields change; it changes with the schedule, user, command
-    /// or input. Equal lines are counted from the top: the second one ends in `-2`.
+    /// It begins with the command's program and ends with a hash of schedule, user, command and input.
+    /// Arguments, which may be secrets, are not in it. So it stays when lines are added, removed or
+    /// moved, and when variables or the number of blanks between the fields change; it changes with the
+    /// schedule, user, command or input. Equal lines are counted from the top: the second one ends in
+    /// `-2`.
     ///
     /// `ALLORA_NAME` above the line chooses the name instead. That variable is not in the
     /// [environment](Self::environment).

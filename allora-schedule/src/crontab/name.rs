@@ -49,8 +49,8 @@ fn base(words: [&str; 4]) -> String {
     format!("{}-{hash:016x}", readable(words[2]))
 }
 
-/// The command's program, without its folder. Arguments and the values of variables in front of it may be
-/// secrets, and names are everywhere: in stores, metrics, logs and mail.
+/// The command's program, without its folder. Arguments and the values of variables in front of it may
+/// be secrets, and names are everywhere: in stores, metrics, logs and mail.
 fn readable(command: &str) -> String {
     let program = program(command);
     let program = program.rsplit('/').next().unwrap_or_default();

@@ -225,8 +225,8 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
     }))
 }
 
-/// The errors in the fields of a schedule other than that of the first one: it is read again with a `*` in
-/// place of each bad field.
+/// The errors in the fields of a schedule other than that of the first one: it is read again with a `*`
+/// in place of each bad field.
 fn others(schedule: &str, name: &str, first: &ParseError) -> Vec<ParseError> {
     let (mut errors, mut text, mut bad) = (Vec::new(), schedule.to_owned(), first.position());
     if text.starts_with('@') {

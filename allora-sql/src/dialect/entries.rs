@@ -25,16 +25,17 @@ impl Dialect {
         Statement::new(text, args, b"")
     }
 
-    /// Text that writes the entries of the runs that this transaction is about to complete. `states` are
-    /// the rows `s` of the bound rows `t` beside the context `c`, and `with` stands before the `SELECT`.
+    /// Text that writes the entries of the runs that this transaction is about to complete. `states`
+    /// are the rows `s` of the bound rows `t` beside the context `c`, and `with` stands before the
+    /// `SELECT`.
     pub(super) fn ended_entries(&self, with: &str, states: &str) -> String {
         let ended_at = format!("{NOW} {} 1000", self.flavour.whole_division());
         let condition = SimpleCompletion::condition(End::Completed, of_t);
         self.entries(with, &Outcome::Succeeded, [&ended_at, "t.output"], states, &condition)
     }
 
-    /// Text that writes the entries of the leases of these states `s`, with an outcome that has no error.
-    /// A later entry of a run replaces the one before.
+    /// Text that writes the entries of the leases of these states `s`, with an outcome that has no
+    /// error. A later entry of a run replaces the one before.
     fn entries(
         &self,
         with: &str,

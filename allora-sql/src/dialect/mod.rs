@@ -132,8 +132,8 @@ pub(crate) trait Flavour: Send + Sync {
         context: &RequestContext<'_>,
         claims: &[SimpleClaim],
     ) -> SingleStatement;
-    /// One statement that finds and claims what is due behind a place in the due index, and returns what
-    /// [`claimed_row::sent`](crate::claimed_row::sent) says; `None` where it takes a transaction.
+    /// One statement that finds and claims what is due behind a place in the due index, and returns
+    /// what [`claimed_row::sent`](crate::claimed_row::sent) says; `None` where it takes a transaction.
     fn claim_due(
         &self,
         _: &Dialect,
@@ -171,8 +171,8 @@ pub(crate) trait Flavour: Send + Sync {
     fn begun(&self, _: &Dialect, _: &[i64]) -> Option<Statement> {
         None
     }
-    /// The statements that lock the rows of these completions and write the entries of their runs, where
-    /// single statements cannot: before these, which remove what the entries have.
+    /// The statements that lock the rows of these completions and write the entries of their runs,
+    /// where single statements cannot: before these, which remove what the entries have.
     fn ended(&self, _: &Dialect, _: &RequestContext<'_>, _: &[SimpleCompletion]) -> Vec<Statement> {
         Vec::new()
     }

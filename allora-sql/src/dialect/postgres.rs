@@ -282,9 +282,9 @@ impl Flavour for PostgresFlavour {
     }
 
     /// Rows that another statement has locked are left to it, so that nodes do not wait for each other.
-    /// Each kind is a range of the index, read in its order, as in [`Self::listed`]. The other conditions
-    /// are one expression that the planner expects to be true often: otherwise, without statistics, it
-    /// would read the whole range and sort it.
+    /// Each kind is a range of the index, read in its order, as in [`Self::listed`]. The other
+    /// conditions are one expression that the planner expects to be true often: otherwise, without
+    /// statistics, it would read the whole range and sort it.
     fn claim_due(
         &self,
         dialect: &Dialect,
@@ -372,12 +372,13 @@ impl Flavour for PostgresFlavour {
     }
 }
 
-/// The keys of completions or extensions, which are in order, as one array; and the expressions for their
-/// columns beside the row `s` of a key: elements of arrays, in the place that the key has in its array.
+/// The keys of completions or extensions, which are in order, as one array; and the expressions for
+/// their columns beside the row `s` of a key: elements of arrays, in the place that the key has in its
+/// array.
 ///
 /// So each row is found by its key in one scan of the index, which no plan can turn round, and is read
-/// once. A table of bound values would have to be joined, and kept from being the inner one. The place of
-/// an element is computed only if no element is NULL: a number that is no time is in its place.
+/// once. A table of bound values would have to be joined, and kept from being the inner one. The place
+/// of an element is computed only if no element is NULL: a number that is no time is in its place.
 fn arrays(
     end: End,
     completions: &[SimpleCompletion],
@@ -418,8 +419,8 @@ fn arrays(
     (ids, row)
 }
 
-/// A table of rows that are bound as one array a column. The types are in the text, for drivers that have
-/// the server infer them.
+/// A table of rows that are bound as one array a column. The types are in the text, for drivers that
+/// have the server infer them.
 fn unnested(
     table: &str,
     columns: &Columns,
@@ -551,10 +552,10 @@ impl Parts<'_> {
 /// anything is set: in the order in which the keys are given, so that two nodes cannot wait for each
 /// other, and by a subquery for each, which no plan can turn round. Beside the key, the condition has
 /// so many parts that the planner, above all while it has no statistics, expects a single row of the
-/// whole table and compares all with all. The rows are then set by their places. A join by the key could
-/// be turned round, too: a plan from a time at which the table was empty is kept while it grows. A row
-/// that another transaction has changed since the statement began is not found by its place, and is tried
-/// again.
+/// whole table and compares all with all. The rows are then set by their places. A join by the key
+/// could be turned round, too: a plan from a time at which the table was empty is kept while it grows.
+/// A row that another transaction has changed since the statement began is not found by its place, and
+/// is tried again.
 struct Bound {
     context: String,
     rows: String,

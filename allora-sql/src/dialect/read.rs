@@ -29,8 +29,8 @@ static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &CELLS_SHAPE[..
 /// The shape of a listed row: the clock, the columns, the data.
 static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..], b"b"].concat());
 
-/// The shape of a row that a query that claims returns: the clock, the columns that it does not determine,
-/// the data.
+/// The shape of a row that a query that claims returns: the clock, the columns that it does not
+/// determine, the data.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) static CLAIMED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let [job, state] = claimed_row::sent();
@@ -241,8 +241,8 @@ impl Dialect {
         Statement::new(text, args, &LISTED_SHAPE)
     }
 
-    /// Locks rows of this kind that may be claimed without a plan, at most `limit`, and reads their keys
-    /// and places in the index.
+    /// Locks rows of this kind that may be claimed without a plan, at most `limit`, and reads their
+    /// keys and places in the index.
     pub(crate) fn claimable(&self, kind: &str, now_ms: i64, limit: usize) -> Statement {
         let mut args = Vec::new();
         let mut bind = |value: Value| {

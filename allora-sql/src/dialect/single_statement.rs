@@ -392,7 +392,8 @@ impl SimpleCompletion {
     }
 }
 
-/// True if the end of a run writes no other history entry than that of the run, with its output as it is.
+/// True if the end of a run writes no other history entry than that of the run, with its output as it
+/// is.
 pub(crate) fn ends_with_one_entry(operation: &Operation<'_>) -> bool {
     let is_kept_whole = |output: &str| output.len() <= LONGEST_OUTPUT;
     operation.excluded.is_none() && operation.output.is_none_or(is_kept_whole)

@@ -1,8 +1,8 @@
 //! The file of an SQLite database, which may be deleted or replaced while it is open.
 //!
-//! SQLite does not notice: a connection goes on with the former file, which has no name any more, and new
-//! connections open the present one. So two fleets of nodes would run every job. Before and after each
-//! call, the file of that name is compared with the one that the connections have opened.
+//! SQLite does not notice: a connection goes on with the former file, which has no name any more, and
+//! new connections open the present one. So two fleets of nodes would run every job. Before and after
+//! each call, the file of that name is compared with the one that the connections have opened.
 #![expect(clippy::disallowed_methods, reason = "how long a file is missing is real time")]
 
 use std::{
@@ -121,11 +121,11 @@ impl DatabaseFile {
         error.get_ref().is_some_and(|cause| cause.is::<Moved>())
     }
 
-    /// Goes on with the present file. `false` if there is none yet, or if it is the open one. `end` ends
-    /// the connections.
+    /// Goes on with the present file. `false` if there is none yet, or if it is the open one. `end`
+    /// ends the connections.
     ///
-    /// A log that belongs to the former file and still has its name is removed: SQLite would apply it to
-    /// the present one.
+    /// A log that belongs to the former file and still has its name is removed: SQLite would apply it
+    /// to the present one.
     pub(crate) fn follow(&self, end: impl FnOnce()) -> bool {
         let (present, wal) = (self.present(), fs::metadata(&self.wal).ok());
         let mut state = self.state();

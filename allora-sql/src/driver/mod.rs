@@ -208,8 +208,8 @@ pub(crate) trait Driver: Send + Sync {
         false
     }
 
-    /// Ends the connections to the former database, so that the next ones are to the present one. `false`
-    /// if there is none yet, or if another call has done it.
+    /// Ends the connections to the former database, so that the next ones are to the present one.
+    /// `false` if there is none yet, or if another call has done it.
     fn follow(&self) -> bool {
         false
     }

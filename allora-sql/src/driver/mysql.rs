@@ -23,8 +23,8 @@
 //! | `net_read_timeout`, `net_write_timeout` | 5 s | the same, in the middle of a statement |
 //! | `wait_timeout` | 8 h | an idle session is closed, and its next call fails |
 //!
-//! Settings of the optimizer are left as they are. A `binlog_format = STATEMENT` cannot be changed by an
-//! ordinary user, and is refused.
+//! Settings of the optimizer are left as they are. A `binlog_format = STATEMENT` cannot be changed by
+//! an ordinary user, and is refused.
 
 use super::{Conn, Connections, Driver, Lent, Ran, Row, Statement, Value, sql};
 use allora_core::{Error, Result};
@@ -41,8 +41,8 @@ pub(crate) struct MySqlDriver {
     pub(crate) connections: Connections<MySql>,
 }
 
-/// The settings of each session, in the order of the module's table. A comment with `M` is one for MySQL
-/// alone.
+/// The settings of each session, in the order of the module's table. A comment with `M` is one for
+/// MySQL alone.
 pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
     let (seconds, ms) = (store_timeout.as_secs_f64(), store_timeout.as_millis());
     vec![
@@ -153,8 +153,8 @@ fn has_no_room(error: &sqlx::Error) -> bool {
     number(error) == Some(1461)
 }
 
-/// The statement with its values in place of its placeholders: numbers, and bytes as hexadecimal digits.
-/// No text of a dialect has a question mark that is not a placeholder.
+/// The statement with its values in place of its placeholders: numbers, and bytes as hexadecimal
+/// digits. No text of a dialect has a question mark that is not a placeholder.
 fn in_full(statement: &Statement) -> SqlStr {
     let mut parts = statement.sql.as_str().split('?');
     let mut text = parts.next().unwrap_or_default().to_owned();

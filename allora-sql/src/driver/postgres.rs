@@ -21,12 +21,13 @@
 //!
 //! Each statement reads rows by their key, or the first rows of an index in its order, however large a
 //! table is. A planner without statistics would rather collect and sort by a bitmap. One that knows the
-//! length of a batch, in the first five executions of a session, would rather read a whole table of some
-//! ten thousand rows, and hash it; a plan for any length looks each row up. Beside a million rows the
-//! estimated cost is so high that the server would compile a statement, for 300 ms each time (`jit`).
+//! length of a batch, in the first five executions of a session, would rather read a whole table of
+//! some ten thousand rows, and hash it; a plan for any length looks each row up. Beside a million rows
+//! the estimated cost is so high that the server would compile a statement, for 300 ms each time
+//! (`jit`).
 //!
-//! The `search_path` is the application's: it says where the tables are. One without a schema that lasts
-//! is refused: the tables would be temporary, and each session have its own.
+//! The `search_path` is the application's: it says where the tables are. One without a schema that
+//! lasts is refused: the tables would be temporary, and each session have its own.
 
 use super::{
     Connections, Driver, Lent, Payloads, Value, connection,

@@ -1,7 +1,7 @@
 //! SQLite: one writer and a few readers per process.
 //!
-//! What is not a property of the file is set for each connection, because a hook of a given pool may have
-//! changed it:
+//! What is not a property of the file is set for each connection, because a hook of a given pool may
+//! have changed it:
 //!
 //! | pragma | value | without it |
 //! |---|---|---|
@@ -27,8 +27,8 @@ use std::{sync::Arc, thread, time::Duration};
 /// The code of a lock that did not become free within the busy timeout.
 const BUSY: u32 = 5;
 
-/// The settings of each connection, in the order of the module's table. The error of the busy timeout, which has the reason, comes before
-/// the scheduler gives the call up.
+/// The settings of each connection, in the order of the module's table. The error of the busy timeout,
+/// which has the reason, comes before the scheduler gives the call up.
 pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
     vec![format!(
         "PRAGMA fullfsync = ON; PRAGMA busy_timeout = {}; PRAGMA query_only = OFF; \
@@ -70,8 +70,8 @@ pub(crate) struct SqliteDriver {
     pub(crate) file: DatabaseFile,
 }
 
-/// The last connection that is closed writes the log into the file, and removes it. A connection that is
-/// dropped is closed by its thread, which does not outlast the process.
+/// The last connection that is closed writes the log into the file, and removes it. A connection that
+/// is dropped is closed by its thread, which does not outlast the process.
 impl Drop for SqliteDriver {
     fn drop(&mut self) {
         let close = || {
@@ -80,7 +80,8 @@ impl Drop for SqliteDriver {
                 self.writer.close_free().await;
             })
         };
-        // On a thread of its own: this one may be an executor's. Without it, the connections are dropped.
+        // On a thread of its own: this one may be an executor's. Without it, the connections are
+        // dropped.
         thread::scope(|scope| {
             let _ = thread::Builder::new().spawn_scoped(scope, close);
         });

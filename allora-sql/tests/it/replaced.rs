@@ -24,8 +24,8 @@ async fn due(sql: &Sql, name: &str) -> i64 {
     create(sql, name, new, STORE).await.unwrap().fence
 }
 
-/// A claim as a scheduler makes it: repeated with its id while there is no reply. Returns the reply, and
-/// the messages of the errors before it.
+/// A claim as a scheduler makes it: repeated with its id while there is no reply. Returns the reply,
+/// and the messages of the errors before it.
 async fn claimed(sql: &Sql, id: u128, name: &str, fence: i64) -> (Reply, Vec<String>) {
     let first: NextRun = from_millis(1_000).unwrap().into();
     let mut errors = Vec::new();

@@ -401,8 +401,8 @@ fn a_due_query_is_one_statement_however_much_is_due() {
     }
 }
 
-/// Also the first statements of a session, on a table of which the planner knows that it is small: it would
-/// read all of it and join by hashing.
+/// Also the first statements of a session, on a table of which the planner knows that it is small: it
+/// would read all of it and join by hashing.
 #[test]
 fn claims_and_completions_read_no_table_from_end_to_end_on_postgres() {
     claims_and_completions_read_no_table_from_end_to_end(0);
@@ -448,8 +448,8 @@ fn claims_and_completions_read_no_table_from_end_to_end(history: u64) {
     });
 }
 
-/// A plan that was made while the tables were empty is kept while they grow. It must not read all that was
-/// added since, beside each row of a batch.
+/// A plan that was made while the tables were empty is kept while they grow. It must not read all that
+/// was added since, beside each row of a batch.
 #[test]
 fn a_change_reads_only_its_own_rows_after_the_tables_have_grown_on_postgres() {
     on(Db::Postgres, async |place| {

@@ -212,8 +212,8 @@ async fn a_schedule_is_created_with_the_applications_own_transaction(place: Plac
     assert_eq!(again.definition, beside.definition);
 }
 
-/// Runs the statements of a completion, and an effect before them, as an application without `complete_in`
-/// does. Returns the number of rows of the first one.
+/// Runs the statements of a completion, and an effect before them, as an application without
+/// `complete_in` does. Returns the number of rows of the first one.
 macro_rules! run_raw {
     ($conn:ty, $begin:literal, $place:ident, $fence:expr, $raw:ident, $end:ident, $query:ident $(, $arrays:pat => $bound:expr)*) => {{
         let mut conn = <$conn>::connect(&$place.url).await.unwrap();

@@ -3,10 +3,10 @@
 //!
 //! `cargo bench -p allora-benches --bench fleet -- postgres 7000 5` measures a burst of 7,000 with one
 //! node and with four, five times in turn. The store is `postgres`, `mysql`, `sqlite`, `redis` or
-//! `memory`; the server is that of `ALLORA_TEST_POSTGRES_URL` and the like. `ALLORA_BENCH_SERVER_PID` is the id
-//! of the server's first process, without which its processor time is not shown. The rate is that of
-//! acknowledged work: until the last completion. Queries that claim are measured in turn with searches
-//! and claims by operations; a fourth argument `query` or `operations` selects one of them.
+//! `memory`; the server is that of `ALLORA_TEST_POSTGRES_URL` and the like. `ALLORA_BENCH_SERVER_PID`
+//! is the id of the server's first process, without which its processor time is not shown. The rate is
+//! that of acknowledged work: until the last completion. Queries that claim are measured in turn with
+//! searches and claims by operations; a fourth argument `query` or `operations` selects one of them.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its table is what it is for")]

@@ -15,10 +15,10 @@
 //!
 //! The stores are `memory`, `sqlite`, `postgres`, `mysql`, `redis` and `etcd`; the server is that of
 //! `ALLORA_TEST_POSTGRES_URL` and so on. `ALLORA_BENCH_SERVER_PID` is a process from which the server
-//! descends; without it the server's processor time is left out. `ALLORA_BENCH_PERF_CONTROL` is the pipe
-//! of a `perf record --control` that records `workers` and `late`. The output is one line of JSON, an
-//! object of numbers. A measurement whose work was not completed panics and prints nothing to standard
-//! output.
+//! descends; without it the server's processor time is left out. `ALLORA_BENCH_PERF_CONTROL` is the
+//! pipe of a `perf record --control` that records `workers` and `late`. The output is one line of JSON,
+//! an object of numbers. A measurement whose work was not completed panics and prints nothing to
+//! standard output.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its line is what it is for")]

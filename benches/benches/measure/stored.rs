@@ -20,8 +20,8 @@ const WAKES: usize = 100;
 const ONE_BY_ONE: u64 = 6_400;
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The rate of one worker, the time from the return of `add` to the run on a waiting worker, and the rate
-/// at which concurrent callers add schedules.
+/// The rate of one worker, the time from the return of `add` to the run on a waiting worker, and the
+/// rate at which concurrent callers add schedules.
 pub(crate) async fn measure(place: &Place, stored: u64, count: u64) -> Figures {
     let schedules = Schedules::new(place.open().await).unwrap();
     let begun = Instant::now();

@@ -1,5 +1,6 @@
-//! `fang`: each node is a pool of workers, each of which fetches one task after the other; it fetches no
-//! batches. The lock of a fetch ends before the task is marked as taken, so that two workers may run it.
+//! `fang`: each node is a pool of workers, each of which fetches one task after the other; it fetches
+//! no batches. The lock of a fetch ends before the task is marked as taken, so that two workers may run
+//! it.
 
 use crate::{Figures, database::Database, work_off::RUNS};
 use fang::{

@@ -8,7 +8,8 @@ use std::{
     net::TcpStream,
 };
 
-/// Removes every key below the prefix, and all old revisions: etcd walks over deleted keys until they are compacted.
+/// Removes every key below the prefix, and all old revisions: etcd walks over deleted keys until they
+/// are compacted.
 pub async fn clear(urls: &[String], prefix: &str) {
     let mut kv = Client::connect(urls, None).await.unwrap().kv_client();
     let all = DeleteOptions::new().with_prefix();

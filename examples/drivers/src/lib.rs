@@ -1,7 +1,7 @@
 //! The application around the examples: a customer signs up, and a run writes the customer's invoice.
 //!
-//! Each example writes the customer with the schedule of the invoice in one transaction, and the invoice
-//! with the completion of its run in another, both with its own driver.
+//! Each example writes the customer with the schedule of the invoice in one transaction, and the
+//! invoice with the completion of its run in another, both with its own driver.
 
 use allora::{
     BoxError, Builder, Schedules, StoredSchedule, Time,
@@ -21,7 +21,8 @@ const TABLES: &str = "SELECT pg_advisory_xact_lock(20261123); \
     CREATE TABLE IF NOT EXISTS allora_example_customer (name TEXT PRIMARY KEY); \
     CREATE TABLE IF NOT EXISTS allora_example_invoice (key TEXT PRIMARY KEY)";
 
-/// The address of the database: `DATABASE_URL`, or that of the tests. Creates the tables of the application.
+/// The address of the database: `DATABASE_URL`, or that of the tests. Creates the tables of the
+/// application.
 pub async fn database() -> Result<String, BoxError> {
     let url = env::var("DATABASE_URL").or_else(|_| env::var("ALLORA_TEST_POSTGRES_URL"));
     let url = url.map_err(|_| "set DATABASE_URL to the address of a PostgreSQL database")?;

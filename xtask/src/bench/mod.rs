@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: the report; `bench NAME`: one bench of the workspace; `bench compare`: two builds.
+//! `cargo xtask bench`: the report; `bench NAME`: one bench of the workspace; `bench compare`: two
+//! builds.
 
 mod builds;
 mod compare;

@@ -1,8 +1,8 @@
 //! A page that rustdoc shows links to no file: rustdoc has no files.
 //!
-//! A README is both a page of its repository and the first page of its crate. There, a link to a file is
-//! a definition (`[guide]: src/guide.md`), and `lib.rs` has one with the same name before it includes the
-//! README: of two definitions the first one counts.
+//! A README is both a page of its repository and the first page of its crate. There, a link to a file
+//! is a definition (`[guide]: src/guide.md`), and `lib.rs` has one with the same name before it
+//! includes the README: of two definitions the first one counts.
 
 use super::{
     Finding,

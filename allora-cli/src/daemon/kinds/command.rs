@@ -1,14 +1,14 @@
 //! The kind `command`: a program with its arguments, run without a shell.
 //!
-//! Anybody who can write to the store decides what runs on nodes that allow it. So the command is a list of
-//! arguments, and no shell parses stored text.
+//! Anybody who can write to the store decides what runs on nodes that allow it. So the command is a
+//! list of arguments, and no shell parses stored text.
 
 use super::data::Fields;
 use crate::daemon::process::{CommandSpec, Invocation};
 use serde_json::Value;
 
-/// Reads what to run:
-/// `{"command": ["/usr/local/bin/backup", "--all"], "env": {..}, "input": "..", "folder": "..", "timeout": "10m"}`.
+/// Reads what to run: `{"command": ["/usr/local/bin/backup", "--all"], "env": {..}, "input": "..",
+/// "folder": "..", "timeout": "10m"}`.
 ///
 /// Nothing in it reaches a shell; who wants one calls it: `["sh", "-c", ".."]`.
 pub(super) fn work(data: &Value) -> Result<CommandSpec, String> {

@@ -1,5 +1,6 @@
 //! Kinds with a selector of nodes: `command@gpu,!spot` runs on nodes with the label `gpu` and without
-//! `spot`. As a part of the kind, the selector needs no column, and other nodes do not find the schedule.
+//! `spot`. As a part of the kind, the selector needs no column, and other nodes do not find the
+//! schedule.
 
 use super::{COMMAND, HTTP};
 use crate::failure::{Failure, Outcome};
@@ -13,7 +14,8 @@ pub(crate) fn base(kind: &str) -> &str {
 /// The kind with this selector, in place of the one that it has; without any if it is empty.
 ///
 /// # Errors
-/// The labels are malformed, or the kind is not one of the daemon's: nodes choose the others themselves.
+/// The labels are malformed, or the kind is not one of the daemon's: nodes choose the others
+/// themselves.
 pub(crate) fn with_labels(kind: &str, labels: &str) -> Outcome<String> {
     let base = base(kind);
     if !matches!(base, COMMAND | HTTP) {

@@ -1,4 +1,5 @@
-//! Occurrences that can start are registered, claimed within the bound, and claimed before what was due later.
+//! Occurrences that can start are registered, claimed within the bound, and claimed before what was due
+//! later.
 
 use super::{CodeTimes, Judge, Key, Kind, Policy, RecordStory, Story};
 use crate::history::{
@@ -29,8 +30,8 @@ struct Offer {
     to: Time,
 }
 
-/// The claims of each node: their times, the times from which their jobs had been due, the jobs. A job that
-/// catches up with its latest occurrence was due before that.
+/// The claims of each node: their times, the times from which their jobs had been due, the jobs. A job
+/// that catches up with its latest occurrence was due before that.
 pub(super) type Claims = HashMap<Arc<str>, Vec<(Time, Time, Arc<str>)>>;
 
 impl Judge<'_> {

@@ -1,8 +1,8 @@
 //! A runtime for tests: one thread, virtual time, and a seed determines every event.
 //!
 //! # How do I test a schedule without waiting?
-//! Pass a [`SimNode`] as the runtime of the code under test, and let virtual time pass. When nothing can
-//! go on, time jumps to the next timer; a year takes as long as the work in it.
+//! Pass a [`SimNode`] as the runtime of the code under test, and let virtual time pass. When nothing
+//! can go on, time jumps to the next timer; a year takes as long as the work in it.
 //! ```
 //! use allora_core::{Runtime, Schedule, Time, runtime::Sim};
 //! use std::{sync::{Arc, Mutex}, time::Duration};

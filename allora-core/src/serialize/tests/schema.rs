@@ -1,7 +1,7 @@
 //! The schema of the objects, as the guide `json` has it, compared with the objects themselves.
 //!
-//! It is made of samples. `ALLORA_WRITE_SCHEMA=1 cargo test -p allora-core --all-features schema` writes it
-//! again after a change.
+//! It is made of samples. `ALLORA_WRITE_SCHEMA=1 cargo test -p allora-core --all-features schema`
+//! writes it again after a change.
 
 use super::{at, health, job, state};
 use crate::{
@@ -118,7 +118,8 @@ fn bare_health() -> Health {
     }
 }
 
-/// The schema of values, of which each is an example. An object that is defined by itself is referred to.
+/// The schema of values, of which each is an example. An object that is defined by itself is referred
+/// to.
 fn schema(values: &[&Value], defined: &[(&str, Vec<Value>)]) -> Value {
     let is_null = values.iter().any(|value| value.is_null());
     let some: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();

@@ -68,7 +68,8 @@ enum Trouble {
     LostKeys,
     /// The operations on a third of the records hang.
     Shard,
-    /// A claim is carried out without a reply, the next ones are not, and its job is replaced meanwhile.
+    /// A claim is carried out without a reply, the next ones are not, and its job is replaced
+    /// meanwhile.
     Reclaimed,
     /// Thousands of due jobs in code of another service.
     OtherService,
@@ -654,8 +655,8 @@ impl Playing {
         member.add(&plan.name, plan.with_settings(job));
     }
 
-    /// A claim of the first job is carried out without a reply, and repetitions of it hang while the next
-    /// occurrences come due. They are answered when the job was removed and added again.
+    /// A claim of the first job is carried out without a reply, and repetitions of it hang while the
+    /// next occurrences come due. They are answered when the job was removed and added again.
     fn reclaim(&mut self, n: usize) {
         let (plan, member) = (self.plans[0].clone(), self.alive[n].member.clone());
         // So many that it has one for itself.
@@ -725,7 +726,8 @@ impl Playing {
             self.join(0);
         }
         if self.scene.has(Clock) {
-            // The jobs wait for the time of the clock that was ahead, unless an operator says otherwise.
+            // The jobs wait for the time of the clock that was ahead, unless an operator says
+            // otherwise.
             self.fleet.run_for(secs(130));
             let mut names = BTreeSet::new();
             for one in &self.alive {

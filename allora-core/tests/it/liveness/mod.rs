@@ -116,8 +116,8 @@ fn check_mixed(part: u64) {
 }
 
 /// The seeds that report what is known and not repaired: a job that others overtake now and then on a
-/// full fleet (2, 3, 16), claims that are some seconds late while others hang (10, 16), and a store with
-/// ten thousand due records of strangers, which are read again with each search (11, 23).
+/// full fleet (2, 3, 16), claims that are some seconds late while others hang (10, 16), and a store
+/// with ten thousand due records of strangers, which are read again with each search (11, 23).
 const NOT_YET: &[u64] = &[2, 3, 10, 11, 16, 23];
 
 #[test]

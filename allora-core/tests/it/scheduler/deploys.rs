@@ -191,7 +191,8 @@ impl Job for OfOurOwn {
     }
 }
 
-/// Its nodes alone know its times, so they set them after a reset: a live one, and one that starts later.
+/// Its nodes alone know its times, so they set them after a reset: a live one, and one that starts
+/// later.
 #[test]
 fn a_job_with_a_schedule_of_its_own_runs_again_after_a_reset() {
     for (seed, is_live) in [(30, true), (31, false)] {

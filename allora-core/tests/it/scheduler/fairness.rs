@@ -17,8 +17,8 @@ fn runs(lab: &Lab, name: &str) -> (usize, Duration) {
     (runs.len(), late.unwrap_or_default())
 }
 
-/// Some minutes of a node with four places and twenty jobs in code each second, which take so long. Beside
-/// them are a job in code and a stored schedule of each minute.
+/// Some minutes of a node with four places and twenty jobs in code each second, which take so long.
+/// Beside them are a job in code and a stored schedule of each minute.
 #[track_caller]
 fn assert_shares(
     minutes: usize,

@@ -139,7 +139,8 @@ fn due_records_of_another_service_cost_little_and_hide_nothing() {
         let calls = member.faults.calls();
         lab.until(120.0);
         let calls = member.faults.calls() - calls;
-        // While nothing notifies, three pages each 1.5 s: one of stored schedules, and two of jobs in code.
+        // While nothing notifies, three pages each 1.5 s: one of stored schedules, and two of jobs in
+        // code.
         assert!(calls < 130, "{calls} requests in a minute");
         // Nothing tells the node.
         lab.operate("mine", Action::trigger("go")).unwrap();

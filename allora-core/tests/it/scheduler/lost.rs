@@ -214,8 +214,8 @@ enum Hung {
     KeyedOnEveryNode,
 }
 
-/// Ten jobs on a node with ten places, of which `which` selects operations that hang for half an hour, next
-/// to one that is healthy.
+/// Ten jobs on a node with ten places, of which `which` selects operations that hang for half an hour,
+/// next to one that is healthy.
 fn beside_ten_that_hang(which: Which, sort: Hung) -> (Lab, Member) {
     let lab = Lab::new(6);
     let member = lab.start(|seat, b| {

@@ -242,8 +242,8 @@ fn a_store_that_answers_half_of_its_requests_delays_a_run_by_its_lost_requests()
         let of = all.iter().filter(|(one, _)| *one == prefix);
         let mut late: Vec<Duration> = of.flat_map(|(_, late)| late.clone()).collect();
         late.sort();
-        // A keyed job needs a request for its key, and then one for itself; a stored schedule a search, which
-        // has a second before it is due, and then a query.
+        // A keyed job needs a request for its key, and then one for itself; a stored schedule a search,
+        // which has a second before it is due, and then a query.
         let most = match prefix {
             "keyed-" => secs(13),
             "stored-" => secs(7),

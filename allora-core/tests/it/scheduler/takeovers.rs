@@ -1,5 +1,5 @@
-//! Takeovers: whatever the registry, the poll interval and the heartbeat say, an idle node starts what nobody
-//! else has claimed within two seconds.
+//! Takeovers: whatever the registry, the poll interval and the heartbeat say, an idle node starts what
+//! nobody else has claimed within two seconds.
 
 use crate::support::{Lab, Member, at, ms, secs};
 use allora_core::{Condition, Event, backend::Action, every, time::since};

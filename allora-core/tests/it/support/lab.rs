@@ -268,8 +268,8 @@ impl Member {
         self.events.lock().unwrap().clone()
     }
 
-    /// The events, in order, without the ordinary ones of runs: the code of a condition, with `over` at its
-    /// end, and the names of others.
+    /// The events, in order, without the ordinary ones of runs: the code of a condition, with `over` at
+    /// its end, and the names of others.
     pub(crate) fn news(&self) -> Vec<String> {
         let name = |event: &Event| match event {
             Event::Began(condition) => Some(condition.code().to_owned()),

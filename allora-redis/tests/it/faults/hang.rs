@@ -304,7 +304,8 @@ fn a_server_that_hung_gives_no_place_of_a_key_to_a_claim_whose_time_is_over() {
         let read = send(&node, STORE_TIME, Operation::read("allora:key:k")).await.unwrap();
         let state = read.state().unwrap();
         assert_eq!((state.leases.len(), state.waiters.len()), (1, 0), "{state:?}");
-        // What was carried out is found whenever its claim comes, and another claim has a time of its own.
+        // What was carried out is found whenever its claim comes, and another claim has a time of its
+        // own.
         let late = now - Duration::from_secs(60);
         assert_eq!(send(&node, STORE_TIME, claim(1, "held", Some(late))).await.unwrap(), held);
         let reply = send(&node, STORE_TIME, claim(2, "late", None)).await.unwrap();

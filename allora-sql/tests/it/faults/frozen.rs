@@ -107,7 +107,8 @@ fn a_lock_that_another_process_keeps_is_named_with_its_remedy_on_sqlite() {
 }
 
 /// The number of times that a process which is frozen at any moment keeps the lock, while it writes
-/// without end: `ALLORA_MEASURE=1 cargo test -p allora-sql --all-features -- --nocapture at_any_moment`.
+/// without end: `ALLORA_MEASURE=1 cargo test -p allora-sql --all-features -- --nocapture
+/// at_any_moment`.
 #[test]
 #[expect(clippy::print_stderr, reason = "figures are shown")]
 fn a_process_that_was_frozen_at_any_moment_leaves_a_file_that_others_write_on_sqlite() {

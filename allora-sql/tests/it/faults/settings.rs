@@ -125,8 +125,8 @@ fn a_mariadb_that_may_lose_commits_has_a_durability_warning_and_a_fixed_clock_is
     }
 }
 
-/// The variables of each session of the store, whatever the server gives it. `sql_mode` is not among them:
-/// a trigger has its own.
+/// The variables of each session of the store, whatever the server gives it. `sql_mode` is not among
+/// them: a trigger has its own.
 const SESSION: [(&str, &str); 20] = [
     ("autocommit", "1"),
     ("completion_type", "NO_CHAIN"),

@@ -1,8 +1,8 @@
 //! Transactions of diesel that create a schedule and complete a run:
 //! `DATABASE_URL=postgres://… cargo run --bin diesel`, in the folder `examples/drivers`.
 //!
-//! The connection is one of diesel-async, which needs no library of the system. `apply` is the same with
-//! diesel's own `PgConnection`, without `async` and `await`.
+//! The connection is one of diesel-async, which needs no library of the system. `apply` is the same
+//! with diesel's own `PgConnection`, without `async` and `await`.
 
 use allora::{
     BoxError, Run, Scheduler, StoredSchedule,
@@ -27,7 +27,8 @@ diesel::table! {
     allora_example_invoice (key) { key -> Text, }
 }
 
-/// Runs a statement of allora in a transaction. Returns `false` if it is out of date, and has done nothing.
+/// Runs a statement of allora in a transaction. Returns `false` if it is out of date, and has done
+/// nothing.
 async fn apply(conn: &mut AsyncPgConnection, statement: &RawStatement) -> QueryResult<bool> {
     for (i, statement) in once(statement).chain(&statement.then).enumerate() {
         let mut query = sql_query(statement.sql.clone()).into_boxed::<Pg>();

@@ -1,9 +1,9 @@
 //! Transactions of SeaORM that create a schedule and complete a run, on a pool that SeaORM and allora
 //! share: `DATABASE_URL=postgres://… cargo run --bin sea_orm`, in the folder `examples/drivers`.
 //!
-//! SeaORM 2 is built on sqlx 0.9, as allora is, so that one pool serves both. A transaction of SeaORM does
-//! not give out its connection: what `complete_in` and `add_in` do on a connection of sqlx, the statements
-//! of `completion` and `creation` do here.
+//! SeaORM 2 is built on sqlx 0.9, as allora is, so that one pool serves both. A transaction of SeaORM
+//! does not give out its connection: what `complete_in` and `add_in` do on a connection of sqlx, the
+//! statements of `completion` and `creation` do here.
 
 use allora::{
     BoxError, Run, Scheduler, StoredSchedule,
@@ -48,7 +48,8 @@ mod invoices {
     impl ActiveModelBehavior for ActiveModel {}
 }
 
-/// Runs a statement of allora in a transaction. Returns `false` if it is out of date, and has done nothing.
+/// Runs a statement of allora in a transaction. Returns `false` if it is out of date, and has done
+/// nothing.
 async fn apply(tx: &DatabaseTransaction, statement: &RawStatement) -> Result<bool, DbErr> {
     for (i, statement) in once(statement).chain(&statement.then).enumerate() {
         let values = statement.params.iter().cloned().map(|param| match param {

@@ -10,7 +10,8 @@ use std::{iter::once, sync::Arc};
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls, Transaction, types::ToSql};
 
-/// Runs a statement of allora in a transaction. Returns `false` if it is out of date, and has done nothing.
+/// Runs a statement of allora in a transaction. Returns `false` if it is out of date, and has done
+/// nothing.
 async fn apply(
     tx: &Transaction<'_>,
     statement: &RawStatement,

@@ -43,8 +43,8 @@ impl Figures {
         Some(median(self.values(key, name)?.iter().copied()))
     }
 
-    /// The median of the ratios of two figures of the same rounds; `None` if there is no such ratio, because
-    /// the other figure was too small to be measured.
+    /// The median of the ratios of two figures of the same rounds; `None` if there is no such ratio,
+    /// because the other figure was too small to be measured.
     pub(super) fn ratio(&self, (key, other): (&str, &str), name: &str) -> Option<f64> {
         let pairs = self.values(key, name)?.iter().zip(self.values(other, name)?);
         let ratio = median(pairs.map(|(value, other)| value / other));

@@ -184,7 +184,8 @@ struct Samples {
 }
 
 impl Samples {
-    /// Adds the lines of a report: the share, the number of samples, the process, its file, the function.
+    /// Adds the lines of a report: the share, the number of samples, the process, its file, the
+    /// function.
     fn add(&mut self, report: &str) {
         for line in report.lines() {
             let fields: Vec<&str> = line.splitn(5, '|').map(str::trim).collect();
