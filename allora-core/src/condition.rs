@@ -284,8 +284,8 @@ conditions! {
     remedy "run a build that can read the record; this node reads it again by itself";
 
     /// The store has a definition of the job that this node cannot run. It leaves the job to other
-    /// nodes, and reads the definition again once a minute. If a due occurrence waits for [a
-    /// while](crate::Builder::abandoned_after), this node sets its own definition
+    /// nodes, and reads the definition again once a minute. If a due occurrence has waited for a
+    /// minute and no live node can run the definition, this node sets its own
     /// ([`Redefined`](crate::Event::Redefined)).
     DefinitionConflict[job] "definition-conflict" WARN true {
         /// The job.

@@ -269,8 +269,7 @@ pub enum Event {
     Redefined {
         /// The job.
         name: Arc<str>,
-        /// A due occurrence had waited for a node that can run the former definition for
-        /// [a while](crate::Builder::abandoned_after).
+        /// A due occurrence had waited for a minute for a node that can run the former definition.
         was_abandoned: bool,
     },
     /// Another node has changed the job's definition. This node runs the job by the stored schedule

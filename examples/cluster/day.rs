@@ -65,8 +65,7 @@ fn machine(
         // A real second is a good hour here, also for the limits that guard against a slow store.
         .store_timeout(Duration::from_secs(60))
         .poll_interval(Duration::from_secs(60 * 60))
-        .lost_after(Duration::from_secs(60 * 60))
-        .claim_jitter(Duration::from_secs(1));
+        .lost_after(Duration::from_secs(60 * 60));
     for entry in entries {
         let When::Cron(schedule) = &entry.when else { continue };
         let log = log.clone();

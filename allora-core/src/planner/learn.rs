@@ -27,11 +27,15 @@ use crate::{
 };
 use std::time::Duration;
 
+/// The time after which a node sets its own definition, if a due occurrence waits for a node that can run
+/// the stored one.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+
 impl Planner {
     /// Applies the current state of one job.
     pub(super) fn learn(&mut self, id: SlotId, state: &JobState, now: Time) {
         let is_left = self.has_room
-            && is_abandoned(state, now, self.config.abandoned_after)
+            && is_abandoned(state, now)
             && !self.turns.others_may_run(state);
         let Some(slot) = self.jobs.get_mut(id) else { return };
         let agreement = match slot.origin {
@@ -318,11 +322,11 @@ fn has_future(slot: &Slot, state: &JobState, now: Time) -> bool {
         .is_ok_and(|next| next.is_some())
 }
 
-/// `true` if the head has been due for this time, and nothing keeps a node from running it.
-fn is_abandoned(state: &JobState, now: Time, after: Duration) -> bool {
+/// `true` if the head has been due for [`ABANDONED_AFTER`], and nothing keeps a node from running it.
+fn is_abandoned(state: &JobState, now: Time) -> bool {
     state.paused.is_none()
         && state.leases.iter().all(|lease| lease.until <= now)
-        && state.due_at.is_some_and(|due_at| saturating_add(due_at, after) <= now)
+        && state.due_at.is_some_and(|due_at| saturating_add(due_at, ABANDONED_AFTER) <= now)
 }
 
 impl Former {

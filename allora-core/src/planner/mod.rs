@@ -106,9 +106,6 @@ pub(crate) struct PlannerConfig {
     /// The time for which the node waits for a reply: no claim is carried out later than that after it
     /// was sent, by this node's estimate of the store's clock.
     pub(crate) store_timeout: Duration,
-    /// The time after which this node replaces a stored definition that it cannot read, if a due occurrence
-    /// waits.
-    pub(crate) abandoned_after: Duration,
     /// The number of attempts beyond the retry policy for runs without a result.
     pub(crate) extra_attempts: u32,
     /// The node's id, if the jobs run on every node: each has a place of a concurrency key for itself.

@@ -46,8 +46,6 @@ impl Builder {
             grace: Duration::from_secs(30),
             lost_after: Duration::from_secs(30),
             extra_attempts: EXTRA_ATTEMPTS,
-            claim_jitter: Duration::from_millis(1),
-            abandoned_after: Duration::from_secs(60),
             heartbeat: Duration::from_secs(15),
             build_version: None,
             labels: Vec::new(),
@@ -139,23 +137,6 @@ impl Builder {
     /// occurrence that runs in it, because the store cannot know which of them has ended it.
     pub fn extra_attempts(mut self, attempts: u32) -> Self {
         self.config.extra_attempts = attempts;
-        self
-    }
-
-    /// Sets the longest random wait before a claim, which reduces conflicts between nodes. Use 0
-    /// for a single node. Default: 1 ms. Range: 0 to 1 s.
-    pub fn claim_jitter(mut self, longest: Duration) -> Self {
-        self.config.claim_jitter = longest;
-        self
-    }
-
-    /// Sets the time after which this node sets its own definition of a job in code, if a due
-    /// occurrence waits because no live node can run the definition in the store: a node with a
-    /// newer build has set it and was stopped. A live node that has the job and has not said in the
-    /// registry that its build cannot run that definition may be busy, and keeps it. Default: 1 min. Range:
-    /// 1 s to 24 h.
-    pub fn abandoned_after(mut self, after: Duration) -> Self {
-        self.config.abandoned_after = after;
         self
     }
 
@@ -397,8 +378,6 @@ fn check_config(config: &Config) -> Result {
         ("poll_interval", config.poll_interval, ms(100), hour),
         ("store_timeout", config.store_timeout, ms(10), ms(60_000)),
         ("lost_after", config.lost_after, ms(1_000), 24 * hour),
-        ("claim_jitter", config.claim_jitter, ms(0), ms(1_000)),
-        ("abandoned_after", config.abandoned_after, ms(1_000), 24 * hour),
         ("grace", config.grace, ms(0), 24 * hour),
         ("heartbeat", config.heartbeat, ms(1_000), MAX_HEARTBEAT),
         ("trigger_retention", config.trigger_retention, ms(0), MAX_TRIGGER_RETENTION),

@@ -24,10 +24,6 @@ pub(crate) struct Config {
     pub(crate) lost_after: Duration,
     /// The number of attempts beyond the retry policy for runs without a result.
     pub(crate) extra_attempts: u32,
-    /// The longest random wait before a claim.
-    pub(crate) claim_jitter: Duration,
-    /// The time for which a due occurrence waits for a node that can run its stored definition.
-    pub(crate) abandoned_after: Duration,
     /// The interval at which the node writes its record.
     pub(crate) heartbeat: Duration,
     /// The version of the user's build.

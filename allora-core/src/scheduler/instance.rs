@@ -144,7 +144,6 @@ impl Scheduler {
             poll: config.poll_interval,
             lost_after: config.lost_after,
             store_timeout: config.store_timeout,
-            abandoned_after: config.abandoned_after,
             extra_attempts: config.extra_attempts,
             every_node: None,
             runs: config.concurrency,

@@ -227,7 +227,6 @@ pub(super) fn config(random: u128, poll: Duration) -> PlannerConfig {
         poll,
         lost_after: LOST_AFTER,
         store_timeout: secs(1),
-        abandoned_after: secs(60),
         extra_attempts: EXTRA_ATTEMPTS,
         every_node: None,
         runs: usize::MAX,

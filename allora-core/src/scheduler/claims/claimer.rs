@@ -50,6 +50,9 @@ const PATIENCE: u32 = 8;
 /// that an operator resumes or triggers starts within two seconds.
 const WITHOUT_NOTIFICATIONS: Duration = Duration::from_millis(1_500);
 
+/// The longest random wait before a claim.
+const CLAIM_JITTER: Duration = Duration::from_millis(1);
+
 /// The delay of a timer that is reported.
 const TIMER_DELAYED: Duration = Duration::from_secs(1);
 
@@ -358,13 +361,9 @@ impl Claimer {
     /// fire at the same time.
     fn jitter(&self) -> Duration {
         let node = &self.node;
-        let longest = node.config.claim_jitter;
-        if longest.is_zero() {
-            return longest;
-        }
         let load = node.shared().running as f64 / node.config.concurrency.max(1) as f64;
         let drawn = (node.runtime.random() >> 11) as f64 / (1u64 << 53) as f64;
-        longest.mul_f64((drawn + load.min(1.0)) / 2.0)
+        CLAIM_JITTER.mul_f64((drawn + load.min(1.0)) / 2.0)
     }
 
     async fn ask(
