@@ -1,4 +1,6 @@
-//! A job in code under the definition that the store has.
+//! A job in code that runs under the definition in the store, with this node's own code.
+//!
+//! That happens during a roll-out: another build has set the definition, and this node follows it.
 
 use crate::{
     job::{Delivery, JobSpec, Overlap, Retry, Settings},

@@ -1,8 +1,10 @@
-//! Times in a record that a store's clock has left there that was ahead.
+//! The jobs in code that wait because the store's clock was once ahead and left a time of the
+//! future in their records.
 //!
-//! Fences are drawn from the store's clock. So a fence of the future is evidence that the clock was
-//! ahead, which a late cursor alone is not: any schedule may have a long pause. A record is reported
-//! only if its fence is ahead and its cursor is behind the next occurrence of its schedule.
+//! A late cursor alone proves nothing, because any schedule may have a long pause. But fences are
+//! drawn from the store's clock, so a fence of the future shows that the clock was ahead. A record
+//! is therefore reported only if its fence is in the future, and so is either the start of a lease,
+//! or a cursor that is later than the schedule's next occurrence.
 
 use super::slot_id::SlotId;
 use crate::{event::Event, time::Time};

@@ -1,5 +1,5 @@
-//! The operations of one tick: registrations and reads, claims of due occurrences, and claims whose
-//! replies were lost.
+//! The operations of one tick: registrations and reads, claims of due occurrences, and repetitions
+//! of claims whose replies were lost.
 
 use super::{
     Planner, PlannerConfig, Room, Tick,

@@ -1,8 +1,9 @@
-//! The due occurrences of a schedule that computes nothing but the next one. They are found in
-//! slices, so that a long outage of one job does not delay the others.
+//! The due occurrences of a schedule that can compute nothing but the next one.
 //!
-//! A walk inside `Schedule` could not pause, and would be repeated for each decision. So the
-//! defaults of `latest_at` and `count` compute nothing, and what was found is kept here.
+//! After a long outage there may be a million of them. They are found in slices, so that one such
+//! job does not delay the others. A walk inside `Schedule` could not pause, and would be repeated
+//! for each decision. So the defaults of `latest_at` and `count` compute nothing, and what a slice
+//! has found is kept here for the next one.
 
 use crate::{
     job::{CheckedSchedule, InvalidNextAt},

@@ -1,8 +1,9 @@
-//! The due stored schedules that this node cannot run: their definition has a word of a newer build, say,
-//! or names a calendar that is not there. There may be very many.
+//! The due stored schedules that this node cannot run, because their definition has a word of a
+//! newer build, say, or names a calendar that does not exist.
 //!
-//! The first ones are reported one by one, and all others by their number. Each search reads them again,
-//! so the others that it finds are counted, not remembered.
+//! There may be very many of them. So only the first hundred have reports of their own; if there
+//! are more, one more report has the number of all. Up to 10,000 are remembered from search to
+//! search. Those beyond are only counted, because each search finds them again.
 
 use crate::{condition::Condition, event::Event};
 use std::{

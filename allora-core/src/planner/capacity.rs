@@ -1,5 +1,5 @@
-//! The capacity of the node and of its limited handlers, and the jobs that were put aside because their
-//! handler has none.
+//! The capacity of the node and of its limited handlers, and the jobs that are put aside until
+//! their handler has capacity again.
 
 use super::wake_up::WakeUp;
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Occurrences that queries have claimed: each is run, or its lease is moved or ended as the policies decide.
+//! Occurrences that queries have claimed. The planner decides about each after the claim: it is
+//! run, or its lease moves to another occurrence, or the lease ends.
 
 use super::{
     Planner, Start,

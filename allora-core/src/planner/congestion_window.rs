@@ -1,9 +1,9 @@
 //! The number of operations that one request may have.
 //!
-//! A request whose reply does not come in time may have been too large for the store, which then
-//! discards all of it. So the number is halved, down to one. Full requests that are answered let it
-//! grow again: doubling up to half the number that was too large, then by one, as in TCP
-//! (V. Jacobson, "Congestion Avoidance and Control", 1988).
+//! If the reply to a request does not come in time, the request may have been too large for the
+//! store, which then discards all of it. So the number is halved, down to one. When full requests
+//! are answered, it grows again: it doubles up to half of the number that was too large, and then
+//! grows by one, as in TCP (V. Jacobson, "Congestion Avoidance and Control", 1988).
 
 /// The largest number of operations in one request.
 pub(super) const BATCH: usize = 1_000;

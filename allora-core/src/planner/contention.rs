@@ -1,10 +1,10 @@
 //! The number of due occurrences that a node claims at once, and the offset at which it begins.
 //!
 //! If several nodes claim the same occurrences at the same time, the first one gets all of them,
-//! and the requests of the others fail. So each node has its own order of the occurrences that are
-//! due in the same second. A node whose claims fail sends fewer at once, and begins at an offset of
-//! its own among them, until no claim fails. The number is halved while other nodes
-//! interfere and doubled otherwise.
+//! and the claims of the others fail. So each node has an order of its own for the occurrences that
+//! are due in the same second. If its claims fail nevertheless, it sends fewer at once, and begins
+//! at an offset of its own. It halves the number while other nodes interfere, and doubles it when
+//! they do not.
 
 use super::{
     congestion_window::BATCH,

@@ -1,4 +1,4 @@
-//! The decision about one job at one time: the policies, as one pure function.
+//! The decision about one job at one time: all policies, as one pure function.
 
 use super::{
     backlog::Backlog,

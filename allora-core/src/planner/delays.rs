@@ -1,4 +1,4 @@
-//! The delays of the nodes that may do the same work, by their ranks.
+//! The delays of nodes that may do the same work, by their ranks: the first node begins at once.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! Stored schedules that are due and not in memory: what a search has found, and what queries find and
-//! claim in one step.
+//! Stored schedules that are due and not in memory: what a search has found, and what queries find
+//! and claim in one step.
 //!
-//! There may be many stored schedules; each has a slot only while it is due soon. Where the store makes
-//! such claims, a query claims what is due without a plan, and each occurrence is planned after that.
+//! There may be many stored schedules, so each has a slot only while it is due soon. Where the
+//! store can claim by a query, schedules need no slot at all: the query claims what is due, and
+//! each occurrence is planned afterwards.
 
 use super::{
     broken::Broken, capacity::Reserved, claim_ids::ClaimIds, congestion_window::CongestionWindow,

@@ -1,4 +1,5 @@
-//! The effects of the work of the machines of a planner: for its next output, and for its next requests.
+//! The effects of the planner's machines: events for its next output, and releases for its next
+//! requests.
 
 use super::release::Release;
 use crate::event::Event;

@@ -1,4 +1,5 @@
-//! The inputs of a planner. The other parts of the scheduler leave it for the planner's claimer.
+//! Everything that a planner can be told. The other parts of the scheduler leave these inputs for
+//! the claimer that owns the planner.
 
 use super::{OnWay, Request, Room, SlotId};
 use crate::{

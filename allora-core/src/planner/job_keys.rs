@@ -1,4 +1,5 @@
-//! The part of concurrency keys in the work of a job.
+//! The steps of a job's work that concern its concurrency key: whether a decision waits for the
+//! key, and the replies about it.
 
 use super::{
     Planner,

@@ -1,7 +1,8 @@
-//! The jobs of this node: their slots and names, and the queues of the times at which they are looked at.
+//! The jobs of this node: their slots and names, and the queues of the times at which they are
+//! looked at.
 //!
-//! A job in code whose schedule has ended, and that wants nothing, has no slot: of most, the only run is
-//! over. Its code is kept, because a trigger runs it again.
+//! A job in code has no slot once its schedule has ended and nothing of it waits. Most such jobs
+//! ran once and never will again. Their code is kept nevertheless, because a trigger may run it.
 
 use super::{
     slot::{Origin, Phase, Slot},

@@ -1,7 +1,8 @@
-//! The concurrency key of one job: its claim, and the progress of that.
+//! The concurrency key of one job: its claim, and how far that has come.
 //!
-//! A job claims its key before the occurrence, for 5 s, so that waiting takes neither capacity nor a
-//! lease, and cursor, catch-up and overlap decide when the key is free.
+//! A job claims its key before the occurrence. So while it waits for the key, it takes neither
+//! capacity nor a lease, and cursor, catch-up and overlap decide when the key is free. The claim
+//! holds for 5 s, in which the job claims the occurrence.
 
 use super::wake_up::When;
 use crate::{

@@ -1,5 +1,5 @@
-//! The concurrency keys of this node's jobs: claimed before the occurrences, asked for again while
-//! they are busy, and released if no occurrence was claimed with them.
+//! The concurrency keys of this node's jobs. A key is claimed before the occurrence, asked for
+//! again while it is busy, and released if no occurrence was claimed with it.
 
 use super::{
     claim_ids::ClaimIds,

@@ -1,8 +1,9 @@
 //! The state of a job in the store, as of the last reply.
 //!
-//! A node that lost an occurrence does not learn when the winner completes it. So when the next one
-//! is due, it claims that with the fence it knows, as if the run were over: a completion does not
-//! change the fence. If the run is still active, the rejection shows its lease.
+//! If another node has claimed an occurrence, this node does not learn when that run is complete.
+//! So when the next occurrence is due, it claims that with the fence it knows, as if the run were
+//! over: a completion does not change the fence. If the run is still active, the rejection shows
+//! its lease.
 
 use super::wake_up::recheck;
 use crate::{

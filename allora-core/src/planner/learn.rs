@@ -1,10 +1,10 @@
 //! The current state of a record, applied to the job.
 //!
-//! A record that is absent was either deleted, or the store was emptied. The store tells them apart
-//! by the fence below which it has removed tombstones. After it was emptied, a job that runs at
-//! least once is registered again at the last cursor that this node knows, because that occurrence
-//! was not completed; one that runs at most once begins with its next occurrence, because another
-//! node may have run the last one.
+//! If a record is absent, either the job was deleted or the store was emptied. The store tells them
+//! apart by the fence below which it has removed tombstones. After it was emptied, this node
+//! registers the job again. A job that runs at least once begins at the last cursor that this node
+//! knows, because that occurrence was not completed. A job that runs at most once begins with its
+//! next occurrence, because another node may have run the last one.
 
 use super::{
     FoundRecords, FoundWork, Planner, Search,

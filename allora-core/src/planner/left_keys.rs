@@ -1,5 +1,5 @@
-//! The concurrency keys that are held because their holders died while the store's clock was ahead, and for
-//! which jobs of this node wait.
+//! Concurrency keys for which jobs of this node wait in vain: their holders died while the store's
+//! clock was ahead, so the leases end far in the future.
 
 use super::key::KeyClaim;
 use crate::{backend::Lease, condition::Condition, event::Event, record::job_of};

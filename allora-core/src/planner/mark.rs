@@ -1,8 +1,8 @@
-//! The mark: the record in which one node tells the others with the same jobs in code that it has checked
-//! all of them.
+//! The mark: a record in which one node tells the others with the same jobs in code that it has
+//! checked all of these jobs.
 //!
-//! It is a hint, as the registry is. A node that does not believe it reads the jobs itself, and no claim
-//! depends on it.
+//! It is a hint, as the registry is. A node that does not believe it reads the jobs itself, and no
+//! claim depends on it.
 
 use crate::{
     name::MARK,

@@ -1,13 +1,13 @@
 //! The planner: computes the next operations of this node from the time and from replies.
 //!
-//! [`Planner::handle`] is the only way in: it applies what has happened, and returns what follows from it.
-//! It reads no clock and awaits nothing, so that every policy can be tested with plain values.
+//! What happens goes in through [`Planner::handle`] alone, which applies it and returns what
+//! follows. The planner reads no clock and awaits nothing, so plain values test every policy.
 //!
-//! The planner consists of machines, each of which owns its state and answers with values or effects:
-//! [`jobs`] with their queues, the [`outbox`] of what is sent, lost or failing, the [`capacity`] that it
-//! reserves, the concurrency [`keys`], the [`due`] stored schedules, the [`turns`] of the nodes, and the
-//! [`watch`] over what others have left. Work on one job concerns several of them, and is in files of its own:
-//! [`ask`], [`reply`], [`learn`].
+//! It consists of machines, each of which owns its state and answers with values or effects: the
+//! [`jobs`] with their queues, the [`outbox`] of what is sent, lost or failing, the [`capacity`]
+//! that it reserves, the concurrency [`keys`], the [`due`] stored schedules, the [`turns`] of the
+//! nodes, and the [`watch`] over what other nodes have left. Work on one job touches several
+//! machines, and is in files of its own: [`ask`], [`reply`], [`learn`].
 
 mod adopted;
 mod ahead;

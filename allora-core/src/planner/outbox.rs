@@ -1,13 +1,13 @@
 //! Operations that are sent, lost or failing.
 //!
-//! The reply to a claim may be lost. Then the claim is repeated with the same id until it is resolved, and
-//! it reserves capacity until then, because it may have won.
+//! If the reply to a claim is lost, the claim may have won. So it reserves capacity, and is
+//! repeated with the same id, until a reply resolves it.
 //!
-//! A job whose last operation failed, or was in a request that was lost, waits by itself, and is asked about
-//! in requests that contain no other jobs, so that it delays none: one shard of the store fails or hangs, or
-//! one record. What belongs to no job waits in the same way (`None`): the releases of keys, and what
-//! queries have claimed. A lost request does not show which of its operations hangs. So its jobs are
-//! divided among several requests, down to one job each.
+//! A job whose last operation failed, or was in a lost request, must not delay others: perhaps one
+//! shard of the store fails or hangs, or one record. So it waits by itself, and requests about it
+//! contain no healthy jobs. A lost request does not show which of its operations hangs. So its jobs
+//! are divided among several requests, down to one job each. Operations that belong to no job
+//! (`None`) wait in the same way: releases of keys, and what queries have claimed.
 
 use super::{
     capacity::Reserved, congestion_window::CongestionWindow, slot_id::SlotId, wake_up::When,

@@ -1,4 +1,5 @@
-//! The effects of the inputs of a planner.
+//! Everything that a planner answers: requests to send, runs to start, events, and states to
+//! publish.
 
 use super::{DueRequest, Release, Request, Start};
 use crate::{backend::NextRun, error::Error, event::Event, registry::Ranking, time::Time};

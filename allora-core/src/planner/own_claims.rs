@@ -1,5 +1,5 @@
-//! The time that the store needs for a node's own claims of an instant. Other nodes need about as long for
-//! theirs.
+//! The time that the store needs for this node's own claims of an instant. Other nodes need about
+//! as long for theirs, so the node gives them that time.
 
 use crate::time::{Time, saturating_add, since};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The jobs of the planner come and go, and are looked at again.
+//! The jobs of the planner as they enter and leave it, are switched off and on, and are woken.
 
 use super::{
     Planner,

@@ -1,4 +1,4 @@
-//! The part of a job's state that the node publishes.
+//! The part of a job's state that the node publishes, for `Handle::health` and `Handle::jobs`.
 
 use super::{Output, PlannedJob, Planner, SlotId, key::SlotKey, slot::Phase};
 use crate::job::Overlap;

@@ -1,8 +1,8 @@
-//! Claims that are given back: of occurrences that get no run, and of concurrency keys with which no
-//! occurrence was claimed.
+//! Claims that are given back: of occurrences that get no run, and of concurrency keys with which
+//! no occurrence was claimed.
 //!
-//! The outcome of a claim may be unknown, because its reply was lost. Then it is repeated with the same id
-//! first, and the reply says what there is to give back.
+//! If the reply to a claim was lost, its outcome is unknown. So the claim is repeated with the same
+//! id first, and the reply says what there is to give back.
 
 use super::key::KeyClaim;
 use crate::backend::{Action, Claim, Completion, Cursor, JobState, Lease, Operation, Reply};

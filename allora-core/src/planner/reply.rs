@@ -1,4 +1,4 @@
-//! Replies of the store, and the ends of this node's runs.
+//! The store's replies, and the ends of this node's runs, applied to the jobs.
 
 use super::{
     Output, Planner, Room, RunUpdate, Start,

@@ -1,4 +1,4 @@
-//! Operations on their way to the store.
+//! One operation on its way to the store, with what the planner needs when the reply comes.
 
 use super::{
     decide::{GiveUp, Replacement},

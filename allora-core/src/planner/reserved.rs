@@ -1,9 +1,9 @@
-//! The capacity that requests reserve because a run may follow: claims and keys on their way, or without a
-//! reply, and what queries claim.
+//! The capacity that requests reserve because a run may follow: claims and keys that are on their
+//! way or have no reply, and what queries claim.
 //!
-//! A request whose reply was lost may stay unresolved for as long as its lease, and there may be many: one
-//! shard of the store hangs. So all that is unresolved reserves at most half of the capacity. What it wins
-//! while there is no room for it is released.
+//! If one shard of the store hangs, many requests may stay unresolved for as long as their leases.
+//! So all that is unresolved reserves at most half of the capacity. If such a claim turns out to
+//! have won and there is no room for its run, it is released.
 
 use super::{
     Planner,

@@ -1,14 +1,14 @@
-//! The stored schedules that a search has found, divided among the nodes that run the same kinds: each
-//! is claimed by the first node of its order, and left by the others for a while.
-//!
-//! A schedule that is left has no slot. A later search finds it again if its node has not claimed it,
-//! so that no claim fails for most of them. Nodes whose orders differ claim the same ones, or one
-//! after the other; the fence decides.
+//! The stored schedules that a search has found, divided among the nodes that run the same kinds.
+//! The first node in the order of a schedule claims it, and the others leave it for a while.
 //!
 //! Where no query claims, on etcd for example, every node would otherwise find and claim the same
-//! schedules: of four nodes' claims three failed, and together they ran less than one. A read of
-//! each schedule that is left, as for jobs in code, would cost as much as the failed claim. A search
-//! by names would hide what the other nodes do not run.
+//! schedules. Three of four claims failed, and four nodes together ran less than one alone. To read
+//! each schedule that is left, as for jobs in code, would cost as much as the failed claim. A
+//! search by names would hide what the other nodes do not run.
+//!
+//! A schedule that is left has no slot. If its node has not claimed it, a later search finds it
+//! again. Nodes whose orders differ claim the same schedules, or claim them one after the other;
+//! the fence decides.
 
 use super::delays::FOUND;
 use crate::{

@@ -1,4 +1,4 @@
-//! One job on one node: the agreement with the store about it, and the conversation.
+//! One job on one node: what node and store have agreed on, and the exchange between them.
 
 use super::{backlog::Backlog, known::Known, wake_up::When};
 use crate::{

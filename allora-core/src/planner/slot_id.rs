@@ -1,4 +1,4 @@
-//! The place of a job in the planner.
+//! The place of a job in the planner, by which replies find it.
 
 /// The place of a job in the planner. No two jobs ever have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,5 @@
-//! The jobs of this node, in a slab: a place that is used again has another generation.
+//! The jobs of this node in a slab. A place that is used again has another generation, so a late
+//! reply about the earlier job finds nothing.
 
 use super::{slot::Slot, slot_id::SlotId};
 

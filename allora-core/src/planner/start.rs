@@ -1,4 +1,4 @@
-//! A run to start.
+//! A claimed occurrence whose run is to start.
 
 use super::{HeldKey, SlotId};
 use crate::{

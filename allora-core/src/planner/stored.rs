@@ -1,4 +1,5 @@
-//! The stored schedules in the planner: found by a search, run while they are due soon, evicted.
+//! Stored schedules that have a slot in the planner: a search finds them, they run while they are
+//! due soon, and then leave their slots.
 
 use super::{
     Planner, RunUpdate,

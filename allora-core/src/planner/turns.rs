@@ -1,14 +1,18 @@
-//! The turns of the nodes: the time for which this node leaves something that is due to other nodes.
+//! The turns of the nodes: how long this node leaves due work to other nodes.
 //!
-//! If every node looked at once, all but one would look in vain, and the load on the store would grow with
-//! the nodes. So each node has a rank for each piece of work, from the registry, and one table says how long
-//! a node of this rank waits ([`delays`](super::delays)). What is due is late by that if the nodes before it have died, and no longer.
+//! If every node looked at once, all but one would look in vain, and the load on the store would
+//! grow with the nodes. So the registry gives each node a rank for each piece of work, and one
+//! table says how long a node of that rank waits ([`delays`](super::delays)). If the nodes before
+//! it have died, the work is late by that delay, and no longer.
 //!
-//! A node that is busy shows how long the others need. The second and the third node for a job in code wait
-//! longer if the store needs longer for their own claims of the same instant: the first node has as many,
-//! and its claims take as long. They do not check while their own claims are on their way, nor for some time
-//! after that ([`own_claims`](super::own_claims)). Of stored schedules, a node with many claims of its own
-//! leaves the others for longer ([`shares`](super::shares)).
+//! How busy a node is tells it how long the others need, so it waits longer then:
+//!
+//! - The second and third node for a job in code watch the claims that they make themselves at the
+//!   same instant. The first node has about as many, so its claims take about as long. While their
+//!   own are on their way, and for about as long after that, they do not check the job
+//!   ([`own_claims`](super::own_claims)).
+//! - A node that claims many stored schedules of its own leaves those of other nodes for longer
+//!   ([`shares`](super::shares)).
 
 use super::{
     Planner,

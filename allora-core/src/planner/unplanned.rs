@@ -1,5 +1,5 @@
-//! An occurrence that a query has claimed, without a plan. It is run, or its lease is moved or ended as the
-//! policies decide.
+//! One occurrence that a query has claimed before any policy was asked. The plan that follows runs
+//! it, or moves or ends its lease.
 
 use super::{
     backlog::Backlog,

@@ -1,4 +1,4 @@
-//! The times at which jobs are looked at.
+//! The time at which a job is looked at next.
 
 use super::slot_id::SlotId;
 use crate::time::{Time, saturating_add, since};

@@ -1,4 +1,4 @@
-//! The decision about a job whose schedule may have to be walked first.
+//! The decision about a job, after a slice of its schedule was walked if that is needed to decide.
 
 use super::{
     backlog::Backlog,

@@ -1,15 +1,17 @@
-//! The watch over jobs in code for which this node is none of the first three.
+//! The watch over jobs in code for which this node is not among the first three.
 //!
-//! Half a second after an instant, a node must check that its occurrences are claimed, because the first nodes
-//! may be dead, full, of another build, or exist in the registry only. If every node read every record,
-//! the store's work would grow with the nodes. So the nodes check one after the other, within a second,
-//! in an order by the instant. Each first reads the [mark](super::mark), one small record. If a node before
-//! it has checked everything since the instant, it plans the next occurrences by their schedules, and reads
+//! Half a second after an instant, somebody must check that its occurrences are claimed, because
+//! the first three nodes may be dead, full, of another build, or exist in the registry only. If
+//! every node read every record, the store's work would grow with the nodes. So the nodes check one
+//! after the other within a second, in an order that depends on the instant. Each first reads the
+//! [mark](super::mark), which is one small record. If it says that an earlier node has checked
+//! everything since the instant, the node plans the next occurrences by their schedules and reads
 //! nothing else. Otherwise it reads the jobs itself, all in one request, claims what is left, and
-//! then writes the mark.
+//! writes the mark.
 //!
-//! So the last node checks 1.5 s after the instant, whatever the others do. A mark says nothing about jobs
-//! that its node could not claim, and is believed only by nodes that know the same definitions.
+//! Whatever the others do, the last node has checked 1.5 s after the instant. A mark says nothing
+//! about jobs that its node could not claim, and nodes that know other definitions do not believe
+//! it.
 
 use super::{
     Planner,

@@ -1,4 +1,4 @@
-//! The settings of a node, and the check of a job's.
+//! The settings of a node, and the check of a job's settings.
 
 use crate::{
     error::{Error, Result},

@@ -1,5 +1,7 @@
-//! Inputs of the planners. A planner runs user code, so it belongs to its claimer and has no lock;
-//! the other parts of the scheduler leave their inputs here.
+//! The inputs that the other parts of the scheduler leave for the planners.
+//!
+//! A planner runs user code, so it must have no lock, and belongs to its claimer alone. All other
+//! parts put their inputs here.
 
 use super::runs::active_run::RunResult;
 use crate::{

@@ -1,11 +1,17 @@
 //! The scheduler: a thin shell around the planners, in parts that share one [`Node`](node::Node).
 //!
-//! The [`Claimer`](claims::claimer::Claimer) claims occurrences in the store, the
-//! [`LocalClaimer`](claims::local_claimer::LocalClaimer) those of jobs that run on every node, and the
-//! [`Supervisor`](runs::supervisor::Supervisor) keeps runs alive, in a task of its own. Each waits for its
-//! own notifications and its own timers, so that a slow reply to one does not keep the others from
-//! their work. So does the [`Registry`](upkeep::registry::Registry), which keeps this node's record, and the
-//! reader of named [`calendars`](upkeep::calendars).
+//! - [`claims`]: the [`Claimer`](claims::claimer::Claimer) claims occurrences in the store, and the
+//!   [`LocalClaimer`](claims::local_claimer::LocalClaimer) those of jobs that run on every node.
+//!   Each drives a planner of its own.
+//! - [`runs`]: the [`Supervisor`](runs::supervisor::Supervisor) keeps runs alive, in a task of its
+//!   own.
+//! - [`upkeep`]: the [`Registry`](upkeep::registry::Registry) keeps this node's record, the
+//!   [`Watcher`](upkeep::watcher::Watcher) looks for what does not run, and a reader keeps the
+//!   named [`calendars`](upkeep::calendars).
+//! - [`status`]: health, conditions and metrics, which the other parts write as they change.
+//!
+//! Each part has its own requests, notifications and timers, so a slow reply to one does not keep
+//! the others from their work.
 
 mod builder;
 mod claims;

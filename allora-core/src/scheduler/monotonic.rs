@@ -1,4 +1,4 @@
-//! Times of the monotonic clock.
+//! Sums of times of the monotonic clock that cannot overflow.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! The state that the parts of a scheduler share: planner, active runs, clock, and wake-ups.
+//! The state that the parts of a scheduler share: inputs of the planners, active runs, clock, and
+//! wake-ups.
 
 use super::{
     config::Config,

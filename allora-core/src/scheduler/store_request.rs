@@ -1,4 +1,5 @@
-//! A request to the store: its time limit, the check of its replies, the waits between two of them.
+//! One request to the store: its time limit, the check of its replies, and the waits before the
+//! next one.
 
 pub(super) use crate::backoff::{MAX_BACKOFF, MIN_BACKOFF};
 

@@ -1,4 +1,4 @@
-//! Callers that wait for the end of a manual trigger.
+//! The callers on this node that wait until the run of a manual trigger has ended.
 
 use crate::{backend::Outcome, run::Run, trace};
 use futures::channel::oneshot::{Receiver, Sender, channel};

@@ -1,4 +1,4 @@
-//! Handlers with a limit of their own.
+//! Handlers with a capacity of their own.
 
 use super::*;
 use crate::{

@@ -1,4 +1,4 @@
-//! Beliefs that keep a job from running are checked again.
+//! A node checks again whatever it believes that keeps a job from running.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The planner by values: one planner, one record, time as given.
+//! The planner tested by values: one planner, one record, and the time as given.
 
 mod agreement;
 mod definitions;

@@ -1,4 +1,4 @@
-//! The turn of a node among those that have the same job.
+//! The turns of the nodes that have the same job.
 
 use super::*;
 use crate::registry::{Ranking, Rankings};

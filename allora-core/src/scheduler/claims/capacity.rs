@@ -1,4 +1,4 @@
-//! The report that a node's capacity is used up.
+//! The report that the node's capacity is used up while something due waits for it.
 
 use crate::{condition::Condition, event::Event, scheduler::monotonic::later};
 use std::time::{Duration, Instant};

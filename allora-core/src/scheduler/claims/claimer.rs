@@ -1,5 +1,5 @@
-//! The half of a scheduler that claims occurrences: it gets operations from the planner, sends them
-//! to the store, and sleeps.
+//! The claimer of jobs that run on one of the nodes: it asks the planner for operations, sends them
+//! to the store, and sleeps until something is due.
 
 use super::{
     capacity::Capacity,

@@ -1,4 +1,4 @@
-//! A planner with its inputs: the part that the claimers of both placements share.
+//! A planner with its inputs: what the claimers of both placements have in common.
 
 use crate::{
     backend::{Applied, Backend, Batch, Operation, Reply, TimeSource},

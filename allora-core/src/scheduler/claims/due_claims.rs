@@ -1,10 +1,12 @@
-//! The queries that find due stored schedules and claim them in one step, beside the other requests.
+//! The queries that find due stored schedules and claim them in one step. They are on their way
+//! next to the other requests of the claimer.
 //!
-//! The nodes of the same kinds and labels query one after the other, by their ranking for the
-//! instant: of queries at the same time, each would read the rows that another one has locked. A
-//! query whose reply was lost is repeated by its claim id and finds its claims; after two lost
-//! repetitions it reserves no capacity any more. Nodes of more than 16 kinds send no such queries,
-//! because each kind is a step of every query.
+//! If nodes queried at the same time, each would read the rows that another one has locked. So the
+//! nodes with the same kinds and labels query one after the other, in their order for the instant.
+//! If the reply to a query is lost, the query is repeated under its claim id, and so finds what it
+//! has claimed. After five such repetitions it reserves no capacity any more, and what a later one
+//! finds is released. A node with more than 16 kinds sends no such queries, because each kind is a
+//! step of every query.
 
 use super::unresolved::{Counted, resolve};
 use crate::{

@@ -1,6 +1,8 @@
-//! The claimer of jobs that run on every node. Its records are in this node's memory, and it never
-//! waits for the store. Concurrency keys are in the store: their requests are beside the others, and
-//! only the jobs of a key wait for them.
+//! The claimer of jobs that run on every node.
+//!
+//! Their records are in this node's memory, so it never waits for the store. The one exception is
+//! concurrency keys, which are in the store: requests about them are sent on the side, and only the
+//! jobs of a key wait for them.
 
 use super::{
     driver::{Driver, apply},

@@ -1,4 +1,4 @@
-//! Occurrences are found and claimed, in the store and on this node.
+//! The claimers: occurrences are found and claimed, in the store and on this node.
 
 pub(in crate::scheduler) mod capacity;
 pub(in crate::scheduler) mod claimer;

@@ -1,5 +1,7 @@
-//! The requests of a claimer that are on their way. One that is not answered soon does not keep the
-//! claimer from sending what is due next: it may contain a job whose shard or record hangs.
+//! The requests of a claimer that are on their way.
+//!
+//! A request may contain a job whose shard or record hangs. So if it is not answered soon, the
+//! claimer stops waiting for it and sends what is due next.
 
 use super::driver::apply;
 use crate::{

@@ -1,5 +1,5 @@
 //! The search for due records that this node does not have in memory: stored schedules, triggers,
-//! and occurrences that other nodes released.
+//! and occurrences that other nodes have released.
 
 use crate::{
     backend::{Due, DueQuery, Preferred, TimeSource},

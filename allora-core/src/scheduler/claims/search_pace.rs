@@ -1,5 +1,5 @@
-//! The pace of the searches while queries claim what is due, or the node's capacity is used up: a search
-//! reads again what this node and others are working on.
+//! The pace of searches while queries claim what is due, or while the node's capacity is used up.
+//! It is slow, because such a search reads again what this node and others are working on.
 
 use crate::scheduler::monotonic::later;
 use std::time::{Duration, Instant};

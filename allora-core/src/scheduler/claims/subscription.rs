@@ -1,4 +1,4 @@
-//! The subscription to the store's notifications. Without it, polling finds the changes.
+//! The subscription to the store's notifications. While there is none, polling finds the changes.
 
 use crate::{
     backend::Notification,

@@ -1,5 +1,5 @@
-//! Claims without a reply when the scheduler stops: they are repeated, and what they have claimed is
-//! released.
+//! The claims without a reply when the scheduler stops. They are repeated until each has one, and
+//! what they have claimed is released.
 
 use crate::{
     backend::{Batch, Operation, TimeSource},

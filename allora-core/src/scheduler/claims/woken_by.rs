@@ -1,4 +1,4 @@
-//! The sources of the wake-ups of the claimer, for the metrics.
+//! The sources of the claimer's wake-ups, as the metrics name them.
 
 /// The source of a wake-up of the claimer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Runs that are active, or whose ends are not recorded yet.
+//! A run whose end is not recorded yet: it is active, or has ended and the store has not answered.
 
 use crate::{
     backend::{Action, Completion, Cursor, NotRunReason, Outcome, RetryCause},

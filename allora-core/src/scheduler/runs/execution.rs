@@ -1,4 +1,5 @@
-//! One run's future, isolated: it may fail, panic, hang or be dropped without effect on other runs.
+//! The future of one run, isolated: it may fail, panic, hang or be dropped, and no other run
+//! notices.
 
 use super::{
     active_run::{ExitReason, RunId},

@@ -1,9 +1,9 @@
-//! A queue of updates to the store. Extensions and ends have one each, so that neither waits for the
-//! other, and each fails by itself.
+//! A queue of updates to the store. There is one for extensions and one for ends, so neither waits
+//! for the other, and each fails by itself.
 //!
-//! One request is on its way at a time, unless it is not answered soon: it may contain a run whose
-//! shard or record hangs. The updates of a lost request are divided among several, down to one run
-//! each, which no other update waits for.
+//! A lane has one request on its way at a time. But a request may contain a run whose shard or
+//! record hangs, so if it is not answered soon, the next one follows. The updates of a lost request
+//! are divided among several requests, down to one run each, and no other update waits for those.
 
 use super::{
     active_run::RunId,

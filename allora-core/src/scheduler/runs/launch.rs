@@ -1,4 +1,4 @@
-//! The start of a claimed run's future, and the handling of its end.
+//! The start of a claimed occurrence's run, and what happens when its future ends.
 
 use super::{
     active_run::{ActiveRun, Doubt, ExitReason, LeaseTimers, RunId, RunResult, Turn},

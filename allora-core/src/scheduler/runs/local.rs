@@ -1,4 +1,4 @@
-//! The backend of jobs that run on every node. The records are in this node's memory.
+//! The backend of jobs that run on every node: their records are in this node's memory.
 
 use crate::{
     backend::{Action, Applied, Backend, Batch, Operation},

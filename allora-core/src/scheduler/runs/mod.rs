@@ -1,4 +1,5 @@
-//! Claimed occurrences run: their code is called, their leases are extended, their ends recorded.
+//! The runs of claimed occurrences: their code is called, their leases are extended, and their ends
+//! are recorded.
 
 pub(in crate::scheduler) mod active_run;
 pub(in crate::scheduler) mod execution;

@@ -1,4 +1,4 @@
-//! Extensions and ends of runs on their way to the store.
+//! Extensions and ends of runs, as operations on their way to the store and as the replies to them.
 
 use super::{
     active_run::{ActiveRun, LeaseTimers, RunId, RunResult, Turn},

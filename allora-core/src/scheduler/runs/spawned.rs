@@ -1,7 +1,8 @@
-//! A part of the scheduler as a task of its own, so that the executor may run it beside the others.
+//! A part of the scheduler as a task of its own, so the executor may run it at the same time as the
+//! others.
 //!
-//! The supervisor is one: the claimers call `next_at`, which is user code, and a schedule that
-//! blocks its thread must not keep the leases of the node from being extended. On a runtime with one
+//! The supervisor is such a task. The claimers call `next_at`, which is user code, and a schedule
+//! that blocks its thread must not keep the node from extending its leases. On a runtime with one
 //! thread it still does.
 
 use crate::runtime::Runtime;

@@ -1,4 +1,5 @@
-//! The half of a scheduler that keeps its runs alive: extends leases, records ends, cancels runs.
+//! The part of a scheduler that keeps its runs alive: it extends leases, records ends, and cancels
+//! runs.
 
 use super::{
     active_run::{RunId, Turn},

@@ -1,5 +1,5 @@
-//! The times at which runs are looked at, so that the cost follows what is due and not the number of
-//! runs.
+//! The times at which runs are looked at, in a queue: looking costs as much as is due, and not as
+//! much as there are runs.
 
 use super::active_run::RunId;
 use std::{cmp::Reverse, collections::BinaryHeap, time::Instant};

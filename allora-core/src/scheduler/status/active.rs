@@ -1,4 +1,4 @@
-//! The active conditions of a node, and the events of their changes.
+//! The active conditions of a node, and the events of their beginnings and ends.
 //!
 //! Events and health come from this set alone, so they never contradict each other.
 

@@ -1,7 +1,8 @@
-//! The jobs in code of a node, and its published state, for `Handle::health` and `Handle::jobs`.
+//! The jobs in code of a node and its published state, for `Handle::health` and `Handle::jobs`.
 //!
-//! The parts of the scheduler write what changes, as it changes; readers ask no part for anything.
-//! So a reader waits for no claimer and no store. No user code runs under its locks.
+//! Each part of the scheduler writes here whatever changes, as it changes, and a reader asks no
+//! part for anything. So a reader waits for no claimer and no store. No user code runs under the
+//! locks of the board.
 
 use super::active::Active;
 use crate::{

@@ -1,4 +1,4 @@
-//! Events, the state of the store, and the health of the node.
+//! The events of a node, the state of its store, and its health, as methods of the node.
 
 use super::active::Failure;
 use crate::{

@@ -1,5 +1,5 @@
-//! Metrics of a node, through the facade of the crate `metrics`. `src/guide/monitoring.md` has the table
-//! of them, which a test compares with what is emitted.
+//! The metrics of a node, through the facade of the crate `metrics`. `src/guide/monitoring.md` has
+//! their table, which a test compares with what is emitted.
 
 use crate::{
     backend::{NotRunReason, Outcome},

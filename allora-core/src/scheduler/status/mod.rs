@@ -1,4 +1,4 @@
-//! The state of this node as others see it: health and metrics.
+//! The state of this node as others see it: health, conditions and metrics.
 
 pub(in crate::scheduler) mod active;
 pub(in crate::scheduler) mod board;

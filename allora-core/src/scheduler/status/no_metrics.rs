@@ -1,4 +1,4 @@
-//! No metrics: the feature `metrics` is off.
+//! The same calls as in `metrics.rs` without effect: the feature `metrics` is off.
 
 use crate::{condition::ActiveCondition, error::Error, event::Event, time::Time};
 use chrono::TimeDelta;

@@ -1,5 +1,8 @@
-//! Stored schedules that wait for a time of a store whose clock was ahead. A node has no place for
-//! them while they wait, so that it lists them once, when the clock is set back.
+//! Stored schedules that wait for a time which the store's clock left in their records while it was
+//! ahead.
+//!
+//! While they wait, the planner has no slots for them. So the node lists them once, when the clock
+//! is set back.
 
 use crate::{
     backend::{Batch, JobState, Operation, Page, Reply, TimeSource},

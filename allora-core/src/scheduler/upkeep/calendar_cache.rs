@@ -1,4 +1,4 @@
-//! The named calendars that this node knows, and those that it has to read.
+//! The named calendars that this node knows, and those that it still has to read.
 
 use crate::{
     backend::Reply,

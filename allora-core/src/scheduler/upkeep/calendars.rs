@@ -1,13 +1,14 @@
-//! The reader of the named calendars of the stored schedules that this node runs: it reads them when a
-//! schedule first names them, and again at each heartbeat and after a notification.
-//!
-//! Its requests are its own: no claim, search or end waits for them. A schedule whose calendar is not read
-//! yet is left alone meanwhile. A calendar that cannot be read again stays as it is known.
+//! The reader of the named calendars of the stored schedules that this node runs. It reads a
+//! calendar when a schedule first names it, and again at each heartbeat and after a notification.
 //!
 //! Many schedules share a list of holidays, which changes after their next occurrences are planned.
-//! So a definition keeps the name of its calendar, each node resolves it, and asks again when an
-//! occurrence is due. Two nodes may have different versions for one heartbeat; the one that claims
-//! decides.
+//! So a definition keeps only the name of its calendar. Each node resolves the name, and asks again
+//! when an occurrence is due. For one heartbeat, two nodes may have different versions; the one
+//! that claims decides.
+//!
+//! The reader has requests of its own, so no claim, search or end waits for them. A schedule is
+//! left alone until its calendar is read. If a calendar cannot be read again, the node keeps the
+//! version that it knows.
 
 use super::calendar_cache::Scope;
 use crate::{

@@ -1,8 +1,9 @@
-//! Data that does not fit a handler: the node leaves the schedule to other nodes first.
+//! Data that does not fit this node's handler: the node leaves the schedule to other nodes first.
 //!
-//! During a roll-out the store has data of several builds. A node whose handler cannot read the data of an
-//! occurrence releases that once, and leaves the schedule to other nodes for a while, and again before
-//! each further attempt. If it gets the occurrence again all the same, the run has failed.
+//! During a roll-out the store has data of several builds. If the handler of a node cannot read the
+//! data of an occurrence, the node releases that occurrence once, and leaves the schedule to other
+//! nodes for a while. It does so again before each further attempt. If it gets the same occurrence
+//! again nevertheless, the run has failed.
 
 use crate::{
     backend::JobState,

@@ -1,4 +1,4 @@
-//! Stored schedules whose data does not fit the handler of this node.
+//! The stored schedules whose data did not fit this node's handler.
 
 use crate::{
     backend::JobState,

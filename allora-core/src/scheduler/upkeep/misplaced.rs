@@ -1,5 +1,5 @@
-//! Settings of jobs, called on the builder of the scheduler: each is a compile error that names the
-//! place for it. None of these methods can be called.
+//! Settings of a job that were called on the builder of the scheduler. Each is a compile error that
+//! names the right place, because none of these methods can be called.
 
 use crate::scheduler::Builder;
 

@@ -1,4 +1,5 @@
-//! Work beside the jobs: this node's record, calendars, what is old, and what does not run.
+//! Work that is not about a due job: this node's record, calendars, removal of what is old, and the
+//! watch over what does not run.
 
 pub(in crate::scheduler) mod ahead;
 pub(in crate::scheduler) mod calendar_cache;

@@ -1,6 +1,7 @@
-//! The occurrences that have been due for a minute, and that no node has claimed. What this node
-//! remembers of a record may be old, because another node has run the job since. So only what the store
-//! shows as due as well is overdue.
+//! Occurrences that have been due for a minute without being claimed by any node.
+//!
+//! What this node remembers of a record may be old, because another node may have run the job
+//! since. So an occurrence is overdue only if the store shows it as due as well.
 
 use crate::{
     backend::{Batch, DueQuery, JobState, Operation, Reply, TimeSource},

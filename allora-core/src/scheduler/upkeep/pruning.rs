@@ -1,9 +1,9 @@
-//! The removal of old tombstones and history: a request of its own, which nothing waits for.
+//! The removal of old tombstones and history, in a request of its own, for which nothing waits.
 //!
-//! A store that pruned in the batch that writes would delay the replies of that batch, or lose them,
-//! and a store spawns no task. So the scheduler asks: every ten seconds while the node writes, and
-//! otherwise once an hour. In between, a history exceeds its limits by what is written; a program
-//! without a scheduler removes nothing.
+//! If a store pruned in the batch that writes, it would delay the replies of that batch, or lose
+//! them; and a store spawns no task. So the scheduler asks for it: every ten seconds while the node
+//! writes, and otherwise once an hour. In between, a history exceeds its limits by what is written.
+//! A program without a scheduler removes nothing.
 
 use crate::{
     backend::TimeSource,

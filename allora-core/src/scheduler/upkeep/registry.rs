@@ -1,8 +1,9 @@
 //! The record that this node keeps about itself, and its view of the other nodes.
 //!
-//! Its requests are its own: no claim, search or end waits for them, and a failure is tried again
-//! only at the next heartbeat. The poll of a node is a query, which carries no operation, and beside
-//! claims the record would delay their replies by a load and a commit.
+//! It has requests of its own, for which no claim, search or end waits. If one fails, it is tried
+//! again only at the next heartbeat. The record travels with no other request: the poll of a node
+//! is a query, which carries no operation, and next to claims the record would delay their replies
+//! by a load and a commit.
 
 use super::retention::Retention;
 use crate::{

@@ -1,6 +1,8 @@
-//! The pass over all records that finds those without a use: orphaned jobs in code, one-off schedules
-//! that have ended, and concurrency keys that no job holds or waits for. One node makes it, once an hour and when the jobs of the nodes have
-//! changed. It rests after each page, so that it reads for a hundredth of the time.
+//! The pass over all records that finds those without a use: orphaned jobs in code, one-off
+//! schedules that have ended, and concurrency keys that no job holds or waits for.
+//!
+//! One node makes it, once an hour and whenever the jobs of the nodes have changed. It rests after
+//! each page, so it reads for a hundredth of the time.
 
 use crate::{
     backend::{Action, Batch, JobState, Operation, Page, Queries, Reply, TimeSource},

@@ -1,6 +1,6 @@
 //! The watch over what does not run although nothing reports a reason: overdue occurrences, kinds
-//! that no node handles, and stored schedules that wait for a clock that was ahead. It looks once a
-//! minute, and delays no other part.
+//! that no node handles, and stored schedules that wait for a time of a clock that was ahead. It
+//! looks once a minute, and delays no other part.
 
 use super::{ahead::Ahead, overdue::Overdue};
 use crate::{
