@@ -1,7 +1,7 @@
 //! Tests of a schedule without waiting: `cargo run --example testing`, or see the test below.
 //!
-//! `Sim` is a runtime with virtual time: a week of a few jobs passes in less than a second, and the same seed gives
-//! the same week again.
+//! `Sim` is a runtime with virtual time: a week of a few jobs passes in less than a second, and the
+//! same seed gives the same week again.
 
 use allora::{
     CatchUp, Memory, Result, Run, Runtime, Scheduler, Time, cron, job,

@@ -123,8 +123,8 @@ pub(crate) struct Run {
     /// ALLORA_SECRET_NAME].
     #[arg(long, value_name = "FOLDER", requires = "stored")]
     secrets: Option<PathBuf>,
-    /// A command, or a URL, that gets failed, dead, lost, expired, missed, recovered and cut off runs as
-    /// JSON, as ALLORA_ON_FAILURE does: for stored schedules, and for lines without that variable.
+    /// A command, or a URL, that gets failed, dead, lost, expired, missed, recovered and cut off runs
+    /// as JSON, as ALLORA_ON_FAILURE does: for stored schedules, and for lines without that variable.
     #[arg(long, value_name = "COMMAND")]
     on_failure: Option<String>,
     /// The program that sends the mail of lines below `MAILTO`.

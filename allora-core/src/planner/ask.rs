@@ -86,13 +86,13 @@ impl Planner {
         let looks_again = !walking.is_empty() || (self.capacity.has_aside() && room > 0);
         let wake_at = if looks_again { Some(now) } else { wake_at };
         walking.into_iter().for_each(|id| self.wake(id, Some(When::At(now))));
-        let search_by = self.due.take_read_at().map(|at| at.time(Time::MIN_UTC));
+        let search_by = self.due.take_read_at();
         let at_limit = self.capacity.at_limit();
         Tick { requests, are_suspects, query, wake_at, more, full, search_by, at_limit }
     }
 
-    /// Adds operations about jobs whose time has come. Returns the number of claims, and whether a job was
-    /// held back: a query claims what was due before it.
+    /// Adds operations about jobs whose time has come. Returns the number of claims, and whether a job
+    /// was held back: a query claims what was due before it.
     fn ask(&mut self, now: Time, room: usize, requests: &mut Vec<Request>) -> (usize, bool) {
         let size = self.outbox.window_left();
         let mut bytes = 0;
@@ -108,7 +108,8 @@ impl Planner {
         }
         let most = self.turns.contention.size(room);
         let has_query = self.due.has_query(now, &self.turns);
-        // The occurrence that was due first is claimed first, by either way. Of two at one time, a draw decides.
+        // The occurrence that was due first is claimed first, by either way. Of two at one time, a draw
+        // decides.
         let draw = self.config.seed() ^ self.tick;
         let is_query_first = stable_hash(&[&draw.to_le_bytes()]).is_multiple_of(2);
         let (mut claims, mut has_held) = (0, false);
@@ -142,9 +143,10 @@ impl Planner {
         (claims, has_held)
     }
 
-    /// Looks now, whatever the node's capacity, at the jobs that are due and need none: those whose next
-    /// occurrence replaces their runs, because a run may be the one that it waits for; and those that hold
-    /// a key, or may hold one, because the capacity that they would wait for is reserved for themselves.
+    /// Looks now, whatever the node's capacity, at the jobs that are due and need none: those whose
+    /// next occurrence replaces their runs, because a run may be the one that it waits for; and those
+    /// that hold a key, or may hold one, because the capacity that they would wait for is reserved for
+    /// themselves.
     fn ask_without_room(&mut self, now: Time) {
         let needs_none = |id: &SlotId| {
             let slot = self.jobs.get(*id);
@@ -169,8 +171,8 @@ impl Planner {
         }
     }
 
-    /// The time of the next request about jobs whose operations fail. `sent`: the number of such requests
-    /// that are sent now.
+    /// The time of the next request about jobs whose operations fail. `sent`: the number of such
+    /// requests that are sent now.
     fn suspects_at(&mut self, sent: usize) -> Option<When> {
         if !self.outbox.takes_suspects(sent) {
             return None;
@@ -187,8 +189,8 @@ impl Planner {
     }
 
     /// Adds operations of one sort: repeated claims, those without a slot, or those on jobs whose last
-    /// operation failed. The sort that has waited longest comes first, so that many that hang keep none of
-    /// another sort from its reply. Returns the number of new claims.
+    /// operation failed. The sort that has waited longest comes first, so that many that hang keep none
+    /// of another sort from its reply. Returns the number of new claims.
     fn ask_suspects(&mut self, now: Time, room: usize, requests: &mut Vec<Request>) -> usize {
         let mut size = self.outbox.window_of_suspects();
         let times @ [repeat_at, without_slot_at, queued_at] = self.suspect_times();
@@ -424,8 +426,8 @@ impl Planner {
     }
 }
 
-/// The decision of a node that leaves due occurrences to others for the time `turn`. After that, it reads
-/// the record, and claims what is still due.
+/// The decision of a node that leaves due occurrences to others for the time `turn`. After that, it
+/// reads the record, and claims what is still due.
 fn in_turn(decision: Decision, known: &Known, turn: Duration, now: Time) -> Decision {
     // The time from which the wake-up counts.
     let since = known.wants_attention().filter(|_| !turn.is_zero());

@@ -63,8 +63,8 @@ impl Broken {
         (self.found, self.example) = (0, None);
     }
 
-    /// Notes that this generation of a schedule cannot be run, and reports the condition, unless there are
-    /// very many.
+    /// Notes that this generation of a schedule cannot be run, and reports the condition, unless there
+    /// are very many.
     pub(super) fn found(
         &mut self,
         name: Arc<str>,
@@ -125,8 +125,9 @@ impl Broken {
         }
     }
 
-    /// A sweep has found all that is due. Ends the reports of the schedules that were not among it: they
-    /// were deleted, paused or repaired. Reports the number of those that were, if there are very many.
+    /// A sweep has found all that is due. Ends the reports of the schedules that were not among it:
+    /// they were deleted, paused or repaired. Reports the number of those that were, if there are very
+    /// many.
     pub(super) fn end_sweep(&mut self, events: &mut Vec<Event>) {
         let sweep = self.sweep;
         for (_, one) in self.schedules.extract_if(|_, one| one.sweep != sweep) {

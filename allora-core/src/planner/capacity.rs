@@ -37,8 +37,8 @@ impl Kind {
 }
 
 impl Capacity {
-    /// Unresolved requests reserve at most half of these numbers of runs; none of those of jobs that run on
-    /// every node, of which half is left to the others.
+    /// Unresolved requests reserve at most half of these numbers of runs; none of those of jobs that
+    /// run on every node, of which half is left to the others.
     pub(super) fn new(runs: usize, kinds: &[usize], is_every_node: bool) -> Self {
         let most_unresolved = if is_every_node { 0 } else { runs / 2 };
         let kinds = kinds.iter().map(|limit| Kind::of_limit(*limit)).collect();
@@ -114,8 +114,8 @@ impl Capacity {
         kind.aside.insert(wake_up)
     }
 
-    /// Takes back jobs that were put aside, if their handler has capacity. `takes_up`: looks at one again,
-    /// if it still wants a run.
+    /// Takes back jobs that were put aside, if their handler has capacity. `takes_up`: looks at one
+    /// again, if it still wants a run.
     pub(super) fn take_from_aside(&mut self, mut takes_up: impl FnMut(WakeUp) -> bool) {
         for kind in &mut self.kinds {
             let mut left = kind.room;

@@ -59,8 +59,8 @@ impl Contention {
         if self.is_losing() { BATCH } else { size }
     }
 
-    /// Sorts due occurrences into this node's order of those of each second: on a full node, those of an
-    /// earlier second never wait for later ones.
+    /// Sorts due occurrences into this node's order of those of each second: on a full node, those of
+    /// an earlier second never wait for later ones.
     pub(super) fn order(&self, due: &mut [WakeUp]) {
         if self.is_losing() {
             let second = |at: When| match at {

@@ -12,20 +12,20 @@ pub(super) struct Delays {
     others: Duration,
 }
 
-/// For an occurrence of a job in code: to look at it. The second and the third node check soon after the
-/// time, so that a job whose first node has died starts within that delay. All others leave it to the
-/// [watch](super::watch).
+/// For an occurrence of a job in code: to look at it. The second and the third node check soon after
+/// the time, so that a job whose first node has died starts within that delay. All others leave it to
+/// the [watch](super::watch).
 pub(super) const JOB: Delays = Delays { step: millis(20), last: 2, others: WATCHED };
 
 /// For a stored schedule that a search has found: to claim it.
 pub(super) const FOUND: Delays = Delays { step: millis(200), last: 3, others: millis(600) };
 
-/// For the stored schedules that are due at one instant: to query and claim them. Queries at the same time
-/// would lock the rows in turn, each with more work than alone.
+/// For the stored schedules that are due at one instant: to query and claim them. Queries at the same
+/// time would lock the rows in turn, each with more work than alone.
 pub(super) const QUERY: Delays = Delays { step: millis(10), last: 4, others: millis(40) };
 
-/// For a job that was left to other builds, which may have gone: to read it again. One node is enough to set
-/// its definition.
+/// For a job that was left to other builds, which may have gone: to read it again. One node is enough
+/// to set its definition.
 pub(super) const CONFLICT: Delays =
     Delays { step: millis(20), last: u32::MAX, others: Duration::MAX };
 

@@ -33,7 +33,8 @@ const LATE: Duration = Duration::from_secs(1);
 /// The longest wait before a query is repeated.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The number of losses after which repetitions still follow soon: the leases of what was claimed are running.
+/// The number of losses after which repetitions still follow soon: the leases of what was claimed are
+/// running.
 const SOON: u32 = 10;
 
 /// The number of queries without a reply that are repeated. What older ones have claimed is run when
@@ -61,7 +62,8 @@ pub(crate) type ClaimsKind = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub(super) struct Due {
     /// The choice of the code of stored schedules; `None` if the node runs none.
     route: Option<Route>,
-    /// The earliest due time of the schedules that are not in memory, and that no search has found since.
+    /// The earliest due time of the schedules that are not in memory, and that no search has found
+    /// since.
     read_at: Option<When>,
     /// The due schedules that this node cannot run, for their searches and reports.
     broken: Broken,
@@ -160,8 +162,8 @@ impl Due {
         self.read_at.take()
     }
 
-    /// The code for a stored schedule. Reports each generation that this node cannot run once, unless there
-    /// are very many.
+    /// The code for a stored schedule. Reports each generation that this node cannot run once, unless
+    /// there are very many.
     pub(super) fn code_of(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
         let route = self.route.as_ref()?;
         let name: Arc<str> = state.name.as_str().into();
@@ -386,8 +388,8 @@ impl Due {
         self.more_since.is_some() || self.asked.is_some()
     }
 
-    /// The query on its way has claimed so many at this time; the last of them was due at `last`. Returns
-    /// whether they are run: `None` if there is no such query.
+    /// The query on its way has claimed so many at this time; the last of them was due at `last`.
+    /// Returns whether they are run: `None` if there is no such query.
     pub(super) fn claimed(
         &mut self,
         count: usize,
@@ -448,8 +450,9 @@ impl Due {
         }
     }
 
-    /// The replies to the query and to its repetitions were lost: it is repeated later. Until there is a
-    /// reply, searches find what is due, too, so that a store which answers no such query stops nothing.
+    /// The replies to the query and to its repetitions were lost: it is repeated later. Until there is
+    /// a reply, searches find what is due, too, so that a store which answers no such query stops
+    /// nothing.
     pub(super) fn query_lost(&mut self, now: Time) {
         let Some(mut asked) = self.asked.take() else { return };
         self.exhausted_at = Some(now);
@@ -472,8 +475,8 @@ impl Due {
 
 /// Occurrences that queries have claimed.
 impl Due {
-    /// The capacity that queries and what they have claimed have reserved. `is_failing`: so do operations
-    /// on the latter.
+    /// The capacity that queries and what they have claimed have reserved. `is_failing`: so do
+    /// operations on the latter.
     pub(super) fn reserved(&self, is_failing: bool) -> Reserved {
         let asked = self.asked.as_ref().filter(|asked| !asked.is_doubtful());
         let asked = asked.map_or(0, |asked| asked.request.limit);
@@ -510,8 +513,8 @@ impl Due {
         self.sent -= 1;
     }
 
-    /// The queries without a reply, first that which is on its way, and the releases of what queries have
-    /// claimed.
+    /// The queries without a reply, first that which is on its way, and the releases of what queries
+    /// have claimed.
     pub(super) fn take_claimed(&mut self) -> (Vec<DueRequest>, Vec<Release>) {
         let asked = self.asked.take().into_iter().chain(mem::take(&mut self.lost));
         let unplanned = mem::take(&mut self.unplanned).into_iter();

@@ -22,10 +22,11 @@ pub(crate) enum Input {
     KeyFree(Option<Arc<str>>),
     /// The store has replied to an extension or an end of a run.
     Updated(RunUpdate),
-    /// The store did not answer an extension or an end of a run of this job, although it answered others.
+    /// The store did not answer an extension or an end of a run of this job, although it answered
+    /// others.
     UpdateFailed(Option<SlotId>, Arc<str>),
-    /// The runs of these jobs have sent their ends: nothing else is sent about the jobs until one of these
-    /// has a reply, or this time comes.
+    /// The runs of these jobs have sent their ends: nothing else is sent about the jobs until one of
+    /// these has a reply, or this time comes.
     Hold(HashSet<Arc<str>>, Time),
     /// The order of the nodes has changed.
     Rankings(Rankings),
@@ -40,8 +41,8 @@ pub(crate) enum Input {
     Answered { requests: Vec<Request>, applied: Applied, room: Room },
     /// No reply came to a request.
     Lost(Vec<Request>),
-    /// As [`Lost`](Self::Lost), because of the store. `load`: the number of operations that were on their
-    /// way with them, if they may have been too much for the store.
+    /// As [`Lost`](Self::Lost), because of the store. `load`: the number of operations that were on
+    /// their way with them, if they may have been too much for the store.
     TimedOut { requests: Vec<Request>, load: Option<usize> },
     /// A search begins.
     Search,

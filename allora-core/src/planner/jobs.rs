@@ -52,8 +52,8 @@ struct Finished {
 }
 
 impl Jobs {
-    /// Makes room for so many more jobs at once: tables that grow step by step leave gaps in the memory of
-    /// the process.
+    /// Makes room for so many more jobs at once: tables that grow step by step leave gaps in the memory
+    /// of the process.
     pub(super) fn reserve(&mut self, jobs: usize) {
         self.slots.reserve(jobs);
         self.by_name.reserve(jobs);
@@ -271,8 +271,8 @@ impl Jobs {
         self.finished.remove(name).is_some()
     }
 
-    /// The jobs in code: their names, and the generations of the definitions that the node and the store
-    /// agree on.
+    /// The jobs in code: their names, and the generations of the definitions that the node and the
+    /// store agree on.
     pub(super) fn in_code(&self) -> impl Iterator<Item = (&Arc<str>, Option<i64>)> {
         let slots = self.slots.iter().map(|(_, slot)| slot);
         let slots = slots.filter(|slot| slot.is_in_code()).map(|slot| (&slot.name, slot.agreed));

@@ -40,7 +40,8 @@ const READ_AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Keys {
     /// The keys that jobs hold, or wait for.
     by_job: BTreeMap<SlotId, Box<SlotKey>>,
-    /// The first jobs of this node in the line for each key, in the last tick in which one was to ask again.
+    /// The first jobs of this node in the line for each key, in the last tick in which one was to ask
+    /// again.
     lines: Option<(u64, Lines)>,
     left: LeftKeys,
 }
@@ -69,8 +70,8 @@ impl Keys {
         self.get(id).is_some_and(|key| !key.is_busy())
     }
 
-    /// The jobs whose keys are held, or may be held because a reply was lost (`true`), among those about
-    /// which nothing is asked.
+    /// The jobs whose keys are held, or may be held because a reply was lost (`true`), among those
+    /// about which nothing is asked.
     pub(super) fn reserved(
         &self,
         is_idle: impl Fn(SlotId) -> bool,
@@ -113,7 +114,8 @@ impl Keys {
         KeyStep::Later(key.ask_by(ask_at, wanted.longest))
     }
 
-    /// The key's part in a decision about a job; `None` if the job has no interest in a key, or no more.
+    /// The key's part in a decision about a job; `None` if the job has no interest in a key, or no
+    /// more.
     pub(super) fn step(
         &mut self,
         id: SlotId,
@@ -156,8 +158,8 @@ impl Keys {
         KeyStep::Ask(asked)
     }
 
-    /// The claim of a job's key as it is sent now. `until`: the last time at which the store may carry it
-    /// out, if it did not refuse the last one, which had this time, too.
+    /// The claim of a job's key as it is sent now. `until`: the last time at which the store may carry
+    /// it out, if it did not refuse the last one, which had this time, too.
     pub(super) fn timed(
         &mut self,
         id: SlotId,
@@ -284,10 +286,10 @@ impl Keys {
         }
     }
 
-    /// `true` unless a busy key is to be asked for again, and as many other jobs of this node as may hold
-    /// it come before this one: it has its turn after them, and asking for it before changes nothing.
-    /// `asks_by`: says if something can be asked about a job by this time. One of which nothing can keeps
-    /// no other from asking.
+    /// `true` unless a busy key is to be asked for again, and as many other jobs of this node as may
+    /// hold it come before this one: it has its turn after them, and asking for it before changes
+    /// nothing. `asks_by`: says if something can be asked about a job by this time. One of which
+    /// nothing can keeps no other from asking.
     pub(super) fn is_first_in_line(
         &mut self,
         id: SlotId,
@@ -322,8 +324,8 @@ impl Keys {
         first.collect()
     }
 
-    /// A place of the key with this record, or of any key, may be free. Returns the first waiting jobs of
-    /// this node, which ask for it, as many as may hold it, and the times since which they are due.
+    /// A place of the key with this record, or of any key, may be free. Returns the first waiting jobs
+    /// of this node, which ask for it, as many as may hold it, and the times since which they are due.
     pub(super) fn on_free(&mut self, record: Option<&str>) -> Vec<(SlotId, Time)> {
         let mut waiting = Vec::new();
         for (id, key) in self.by_job.iter().filter(|(_, key)| key.is_busy()) {

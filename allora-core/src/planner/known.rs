@@ -13,8 +13,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The time after which a job that waits for a time of a clock that was ahead is read again: it may have
-/// been reset, in a store without notifications.
+/// The time after which a job that waits for a time of a clock that was ahead is read again: it may
+/// have been reset, in a store without notifications.
 const AHEAD_RECHECK: Duration = Duration::from_secs(20);
 
 /// The interval at which a paused job with an occurrence that is held back is read again, while nothing
@@ -181,10 +181,11 @@ impl Known {
         self.due_at.into_iter().chain(ends).chain(try_at).min()
     }
 
-    /// The time at which the record is read again, although nothing is due by what is known: a
-    /// paused schedule's when an occurrence is held back, and soon after that if `is_told` is `false`,
-    /// because no notification says that it is resumed; after 20 s, or as soon, if its times are those of
-    /// a clock that was ahead, which an operator may reset; any other's before a tombstone could expire unseen.
+    /// The time at which the record is read again, although nothing is due by what is known: a paused
+    /// schedule's when an occurrence is held back, and soon after that if `is_told` is `false`, because
+    /// no notification says that it is resumed; after 20 s, or as soon, if its times are those of a
+    /// clock that was ahead, which an operator may reset; any other's before a tombstone could expire
+    /// unseen.
     pub(crate) fn recheck_at(&self, poll: Duration, is_told: bool) -> Time {
         if self.is_ahead {
             return match is_told {

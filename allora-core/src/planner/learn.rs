@@ -27,16 +27,15 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The time after which a node sets its own definition, if a due occurrence waits for a node that can run
-/// the stored one.
+/// The time after which a node sets its own definition, if a due occurrence waits for a node that can
+/// run the stored one.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 impl Planner {
     /// Applies the current state of one job.
     pub(super) fn learn(&mut self, id: SlotId, state: &JobState, now: Time) {
-        let is_left = self.has_room
-            && is_abandoned(state, now)
-            && !self.turns.others_may_run(state);
+        let is_left =
+            self.has_room && is_abandoned(state, now) && !self.turns.others_may_run(state);
         let Some(slot) = self.jobs.get_mut(id) else { return };
         let agreement = match slot.origin {
             Origin::Stored => return self.learn_stored(id, state, now),
@@ -307,7 +306,8 @@ fn missed(slot: &Slot, state: &JobState, now: Time) -> Option<(Time, NotRun)> {
     is_past(at, now).then_some((at, NotRun { count: Some(1), last: at, reason }))
 }
 
-/// True if an operator has reset a job whose times only its nodes know. None of them has set its cursor since.
+/// True if an operator has reset a job whose times only its nodes know. None of them has set its cursor
+/// since.
 fn was_reset(state: &JobState) -> bool {
     state.cursor.is_none() && state.generation == state.incarnation && is_code(&state.definition)
 }

@@ -18,8 +18,8 @@ const MARKS: u64 = 64;
 pub(super) struct Mark {
     /// The latest due time for which everything is claimed, or held back by its own policy.
     pub(super) until: Time,
-    /// The first time after that at which a run must be looked after, or a policy holds back no more. The
-    /// schedules' own times are not among these: every node knows them.
+    /// The first time after that at which a run must be looked after, or a policy holds back no more.
+    /// The schedules' own times are not among these: every node knows them.
     pub(super) next: Option<Time>,
     /// The hash of the jobs and of the generations of their definitions, as the node knows them.
     pub(super) view: u64,

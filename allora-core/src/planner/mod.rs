@@ -66,6 +66,7 @@ pub(crate) use release::Release;
 pub(crate) use request::Request;
 pub(crate) use slot_id::SlotId;
 pub(crate) use start::Start;
+pub(crate) use wake_up::When;
 
 use self::{
     ahead::AheadJobs, capacity::Capacity, claim_ids::ClaimIds, decide::Claimant, due::Due,

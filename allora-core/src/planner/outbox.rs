@@ -34,8 +34,8 @@ const SUSPECTS: usize = 16;
 
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// The jobs whose claims are on their way: `true` if the reply to an earlier request for the same was
-    /// lost. Each reserves capacity.
+    /// The jobs whose claims are on their way: `true` if the reply to an earlier request for the same
+    /// was lost. Each reserves capacity.
     claims: HashMap<SlotId, bool>,
     /// The number of those for which that is `true`.
     repeated: usize,
@@ -108,14 +108,14 @@ impl Outbox {
         self.window.size().saturating_sub(self.on_way.operations).max(1)
     }
 
-    /// As [`window_left`](Self::window_left), in one about jobs whose operations fail. The others have the
-    /// rest.
+    /// As [`window_left`](Self::window_left), in one about jobs whose operations fail. The others have
+    /// the rest.
     pub(super) fn window_of_suspects(&self) -> usize {
         (self.window.size() / 2).max(1)
     }
 
-    /// `true` if a request about jobs whose operations fail can be sent when so many more are. None of them
-    /// waits for capacity: it may be reserved for what they resolve.
+    /// `true` if a request about jobs whose operations fail can be sent when so many more are. None of
+    /// them waits for capacity: it may be reserved for what they resolve.
     pub(super) fn takes_suspects(&self, sent: usize) -> bool {
         self.on_way.suspects + sent < SUSPECTS
     }
@@ -134,8 +134,8 @@ impl Outbox {
         self.window.answered(operations);
     }
 
-    /// No reply came to a request about these jobs. `load`: the number of operations that were on their way
-    /// with it, if they may have been too much for the store.
+    /// No reply came to a request about these jobs. `load`: the number of operations that were on their
+    /// way with it, if they may have been too much for the store.
     pub(super) fn request_lost(
         &mut self,
         jobs: impl Iterator<Item = Option<SlotId>>,
@@ -228,8 +228,8 @@ impl Outbox {
         self.claims.insert(id, is_repeated);
     }
 
-    /// A claim is on its way no more, if there was one. Returns whether the reply to an earlier request for
-    /// the same was lost.
+    /// A claim is on its way no more, if there was one. Returns whether the reply to an earlier request
+    /// for the same was lost.
     pub(super) fn claim_ended(&mut self, id: SlotId) -> bool {
         let was_repeated = self.claims.remove(&id).unwrap_or(false);
         self.repeated -= usize::from(was_repeated);

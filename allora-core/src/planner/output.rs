@@ -1,7 +1,7 @@
 //! Everything that a planner answers: requests to send, runs to start, events, and states to
 //! publish.
 
-use super::{DueRequest, Release, Request, Start};
+use super::{DueRequest, Release, Request, Start, When};
 use crate::{backend::NextRun, error::Error, event::Event, registry::Ranking, time::Time};
 use std::sync::Arc;
 
@@ -72,9 +72,9 @@ pub(crate) struct Tick {
     pub(crate) more: bool,
     /// Something is due, and the node's capacity is used up.
     pub(crate) full: bool,
-    /// Stored schedules that are not in memory are due at this time; before everything else, if it is the
-    /// earliest of all times.
-    pub(crate) search_by: Option<Time>,
+    /// Stored schedules that are not in memory are due at this time; before everything else, if it is
+    /// the earliest of all times.
+    pub(crate) search_by: Option<When>,
     /// The limited handlers that have no capacity for what is due. Their kinds need not be searched.
     pub(crate) at_limit: Vec<bool>,
 }

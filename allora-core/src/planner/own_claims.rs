@@ -4,11 +4,12 @@
 use crate::time::{Time, saturating_add, since};
 use std::time::Duration;
 
-/// The longest time of own claims that counts. Those of a backlog took longer, whatever the store needs.
+/// The longest time of own claims that counts. Those of a backlog took longer, whatever the store
+/// needs.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// The own claims of an instant that are on their way, and the one that was answered last, of those that
-/// were slow.
+/// The own claims of an instant that are on their way, and the one that was answered last, of those
+/// that were slow.
 #[derive(Clone, Copy, Default)]
 pub(super) struct OwnClaims {
     on_way: OnWay,
@@ -57,9 +58,9 @@ impl OwnClaims {
     }
 
     /// The time after `now` until which the second node (`backup` is 1) or the third (2) leaves an
-    /// occurrence to the nodes before it: as long again as own claims took, or have taken so far, and twice
-    /// as long for the third node. Claims that stay slow, or whose replies are never noted, do not extend it
-    /// without end, and a reply by a clock that was ahead does not count.
+    /// occurrence to the nodes before it: as long again as own claims took, or have taken so far, and
+    /// twice as long for the third node. Claims that stay slow, or whose replies are never noted, do
+    /// not extend it without end, and a reply by a clock that was ahead does not count.
     pub(super) fn others_until(&self, due_at: Time, backup: u32, now: Time) -> Option<Time> {
         let answered = self.answered.filter(|last| due_at <= last.due_at && last.at <= now);
         let answered = answered.map(|last| saturating_add(last.at, last.took * backup));

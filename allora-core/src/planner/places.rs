@@ -52,8 +52,8 @@ impl Planner {
         Ok(())
     }
 
-    /// Removes a job. Returns whether the planner had it. Its requests and runs continue, and the name is
-    /// free.
+    /// Removes a job. Returns whether the planner had it. Its requests and runs continue, and the name
+    /// is free.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let in_code = |id: &SlotId| self.jobs.get(*id).is_some_and(|slot| !slot.is_stored());
         // Stored schedules come and go with the store.
@@ -108,8 +108,8 @@ impl Planner {
         self.jobs.trim();
     }
 
-    /// Gives a job whose schedule has ended a slot again, to be read now. Returns `false` if there is none
-    /// of this name.
+    /// Gives a job whose schedule has ended a slot again, to be read now. Returns `false` if there is
+    /// none of this name.
     pub(super) fn resume_finished(&mut self, name: &str) -> bool {
         let Some(id) = self.jobs.resume(name, self.config.seed()) else { return false };
         self.wake(id, Some(When::Next));
@@ -168,7 +168,8 @@ impl Planner {
         }
     }
 
-    /// Sends nothing about these jobs until an update of one of their runs has a reply, or this time comes.
+    /// Sends nothing about these jobs until an update of one of their runs has a reply, or this time
+    /// comes.
     pub(super) fn hold(&mut self, names: &HashSet<Arc<str>>, until: Time) {
         for name in names {
             let Some(id) = self.jobs.named(name) else { continue };

@@ -57,8 +57,8 @@ impl Release {
         Self { name, state: State::Unknown(Box::new(claim), then) }
     }
 
-    /// A claimed occurrence. `then`: the cursor's move by its completion, if it is known; `claim_id`: its
-    /// claim, if another request may change the fence.
+    /// A claimed occurrence. `then`: the cursor's move by its completion, if it is known; `claim_id`:
+    /// its claim, if another request may change the fence.
     pub(crate) fn claimed(
         name: Arc<str>,
         fence: i64,
@@ -82,8 +82,8 @@ impl Release {
         matches!(self.state, State::KeyUnknown(_) | State::Key { .. })
     }
 
-    /// The record is read before a claimed occurrence is released: requests may have changed its fence whose
-    /// replies were lost.
+    /// The record is read before a claimed occurrence is released: requests may have changed its fence
+    /// whose replies were lost.
     pub(super) fn read_first(mut self) -> Self {
         if let State::Claimed(held) = self.state
             && held.claim_id.is_some()

@@ -34,8 +34,8 @@ impl Planner {
         self.jobs.get(id).and_then(Slot::limited)
     }
 
-    /// Reserves capacity of the limited handlers for claims without a reply and for keys, and looks again at
-    /// the jobs for which there is capacity.
+    /// Reserves capacity of the limited handlers for claims without a reply and for keys, and looks
+    /// again at the jobs for which there is capacity.
     pub(super) fn take_from_aside(&mut self) {
         if self.capacity.kinds() == 0 {
             return;
@@ -74,8 +74,8 @@ impl Planner {
         self.capacity.put_aside(kind, (at, rank, id), before.map(|before| (before, rank, id)))
     }
 
-    /// `true` if there is capacity now for what an unresolved request has won about this job, beside all
-    /// that is reserved firmly.
+    /// `true` if there is capacity now for what an unresolved request has won about this job, beside
+    /// all that is reserved firmly.
     pub(super) fn has_room_for(&self, id: Option<SlotId>) -> bool {
         let kind = id.and_then(|id| self.kind_of(id));
         let of_kind = kind.map(|kind| {
@@ -91,8 +91,8 @@ impl Planner {
         self.capacity.take(id.and_then(|id| self.kind_of(id)));
     }
 
-    /// `true` if the next operation on this job may be one that needs capacity. One with a key has it, and
-    /// one that replaces a run waits for none.
+    /// `true` if the next operation on this job may be one that needs capacity. One with a key has it,
+    /// and one that replaces a run waits for none.
     pub(super) fn needs_room(&self, id: SlotId) -> bool {
         let is_known = self.jobs.get(id).is_some_and(|slot| matches!(slot.phase, Phase::Known(_)));
         is_known && !self.keys.may_hold(id) && !self.jobs.is_replacing(id)

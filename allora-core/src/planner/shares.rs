@@ -18,7 +18,8 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The time beyond its [delay](FOUND) for which a node that claims many of its own leaves the others at most.
+/// The time beyond its [delay](FOUND) for which a node that claims many of its own leaves the others at
+/// most.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// The number of claims in a request from which a node is busy with its own.
@@ -82,8 +83,8 @@ impl Shares {
         }
     }
 
-    /// A search has found records, of which these are new to the node. `is_full`: not all that is due is
-    /// among them.
+    /// A search has found records, of which these are new to the node. `is_full`: not all that is due
+    /// is among them.
     pub(super) fn divide<'a>(&mut self, new: impl Iterator<Item = &'a JobState>, is_full: bool) {
         self.left = 0;
         if self.again_at.take().is_none() {
@@ -99,8 +100,8 @@ impl Shares {
         self.again_at
     }
 
-    /// The number of left schedules by which a search extends its limit. Otherwise they would hide later
-    /// ones.
+    /// The number of left schedules by which a search extends its limit. Otherwise they would hide
+    /// later ones.
     pub(super) fn passed(&self) -> usize {
         self.left.min(MOST_PASSED)
     }

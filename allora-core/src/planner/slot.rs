@@ -265,7 +265,8 @@ impl Slot {
         }
     }
 
-    /// Reports the reason why this node does not run it, in place of the one before, or that there is none.
+    /// Reports the reason why this node does not run it, in place of the one before, or that there is
+    /// none.
     pub(super) fn report(&mut self, off: Option<Off>, events: &mut Vec<Event>) {
         if self.reported() == off.as_ref() {
             return;

@@ -3,7 +3,8 @@
 
 use super::{slot::Slot, slot_id::SlotId};
 
-/// The number of free places that are kept, beside three for each place in use: stored schedules come and go.
+/// The number of free places that are kept, beside three for each place in use: stored schedules come
+/// and go.
 pub(super) const SPARE: usize = 4_096;
 
 #[derive(Default)]

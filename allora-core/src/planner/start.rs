@@ -23,7 +23,8 @@ pub(crate) struct Start {
     pub(crate) passes: Option<(Time, Time)>,
     /// The job's concurrency key.
     pub(crate) key: Option<HeldKey>,
-    /// `false`: an unresolved claim has won, and the node's capacity is used up meanwhile. It is released.
+    /// `false`: an unresolved claim has won, and the node's capacity is used up meanwhile. It is
+    /// released.
     pub(crate) has_room: bool,
 }
 

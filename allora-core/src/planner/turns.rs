@@ -71,8 +71,8 @@ impl Turns {
         mem::take(&mut self.changes)
     }
 
-    /// `true` if a live node has not said that its build cannot run the job by its stored definition. That
-    /// node may be busy.
+    /// `true` if a live node has not said that its build cannot run the job by its stored definition.
+    /// That node may be busy.
     pub(super) fn others_may_run(&self, state: &JobState) -> bool {
         let defined_at = DateTime::from_timestamp_micros(state.generation).unwrap_or_default();
         self.others.as_ref().is_some_and(|others| others.may_run(&state.name, defined_at))
@@ -98,8 +98,8 @@ impl Turns {
         SPREAD.mul_f64(self.jobs.rank_at(due_at) as f64 / self.jobs.nodes() as f64)
     }
 
-    /// The time of the next look at a job in code that is due at `due_at`, if it is left to another node for
-    /// longer than `turn`: the store is slow.
+    /// The time of the next look at a job in code that is due at `due_at`, if it is left to another
+    /// node for longer than `turn`: the store is slow.
     pub(super) fn stays_until(&self, due_at: Time, turn: Duration, now: Time) -> Option<Time> {
         let backup = JOB.rank_of(turn)?;
         self.own_claims.others_until(due_at, backup, now)
@@ -112,7 +112,8 @@ impl Turns {
         }
     }
 
-    /// Notes that such a claim is not on its way any more. `came_at`: the time of the reply, if one came.
+    /// Notes that such a claim is not on its way any more. `came_at`: the time of the reply, if one
+    /// came.
     pub(super) fn own_claim_ended(&mut self, instant: Option<Time>, came_at: Option<Time>) {
         let Some(instant) = instant else { return };
         self.own_claims.ended(instant);

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 /// The time at which something is looked at next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum When {
+pub(crate) enum When {
     /// With the next request, whatever the capacity of the node.
     Next,
     At(Time),
 }
 
 impl When {
-    pub(super) fn is_due(self, now: Time) -> bool {
+    pub(crate) fn is_due(self, now: Time) -> bool {
         self <= When::At(now)
     }
 
     /// The time, if the next request is sent at `now`.
-    pub(super) fn time(self, now: Time) -> Time {
+    pub(crate) fn time(self, now: Time) -> Time {
         match self {
             When::Next => now,
             When::At(at) => at,

@@ -41,8 +41,8 @@ const MOST_EXCEPT: usize = 16;
 /// The most occurrences that are passed without a read.
 const MOST_STEPS: usize = 32;
 
-/// The shortest time between two reads of the mark. What is due for less than half a second at the first is
-/// due for less than 1.5 s at the second.
+/// The shortest time between two reads of the mark. What is due for less than half a second at the
+/// first is due for less than 1.5 s at the second.
 const PACE: Duration = Duration::from_secs(1);
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -58,7 +58,8 @@ pub(super) struct Watch {
     /// The mark as it was read or written last, if it is believed, and the generation of its record.
     mark: Option<Mark>,
     generation: Option<i64>,
-    /// The jobs that are due for half a second by what this node knows, and the time since which each is.
+    /// The jobs that are due for half a second by what this node knows, and the time since which each
+    /// is.
     waiting: BTreeSet<(Time, SlotId)>,
     /// The jobs that were planned by their schedules, because the mark vouched for them.
     covered: BTreeSet<SlotId>,
@@ -78,8 +79,8 @@ pub(super) struct Watch {
 /// A check of all jobs by this node.
 struct Check {
     began_at: Time,
-    /// The latest due time of what is checked. Half a second before the check, so that the first three nodes
-    /// have had their turn.
+    /// The latest due time of what is checked. Half a second before the check, so that the first three
+    /// nodes have had their turn.
     until: Time,
     /// The jobs that may have an unclaimed occurrence of before.
     open: BTreeSet<SlotId>,
@@ -140,14 +141,14 @@ enum JobCheck {
     Open,
     /// None is; the time at which one of its runs must be looked after.
     Claimed(Option<Time>),
-    /// This node does not run it, or only in the order of its concurrency key, or the store does not answer
-    /// about it.
+    /// This node does not run it, or only in the order of its concurrency key, or the store does not
+    /// answer about it.
     Unknown,
 }
 
 impl Planner {
-    /// Leaves a due job to the watch, if it is for others to run by what this node knows. Returns `false`
-    /// if it is to be looked at now.
+    /// Leaves a due job to the watch, if it is for others to run by what this node knows. Returns
+    /// `false` if it is to be looked at now.
     pub(super) fn leave_to_watch(&mut self, id: SlotId, turn: Duration, now: Time) -> bool {
         let Some(slot) = self.jobs.get(id).filter(|_| turn == WATCHED) else { return false };
         let Phase::Known(known) = &slot.phase else { return false };
@@ -174,8 +175,8 @@ impl Planner {
         saturating_add(due_at, WATCHED + delay)
     }
 
-    /// Plans the next occurrence of a job whose last ones the mark vouches for. Returns `false` if it does
-    /// not, or if the schedule does not show that occurrence soon.
+    /// Plans the next occurrence of a job whose last ones the mark vouches for. Returns `false` if it
+    /// does not, or if the schedule does not show that occurrence soon.
     fn plan_by_mark(&mut self, id: SlotId) -> bool {
         let Some(mark) = &self.watch.mark else { return false };
         let Some(slot) = self.jobs.get_mut(id).filter(|slot| !mark.excepts(&slot.name)) else {

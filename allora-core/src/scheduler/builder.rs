@@ -108,9 +108,9 @@ impl Builder {
         self
     }
 
-    /// Sets the time for which the id of a [trigger](crate::Handle::trigger) of this node is remembered:
-    /// until then the same id does not run the job again. Default: 24 h. Range: 0 to 30 days; 0: while
-    /// its run waits or is active.
+    /// Sets the time for which the id of a [trigger](crate::Handle::trigger) of this node is
+    /// remembered: until then the same id does not run the job again. Default: 24 h. Range: 0 to 30
+    /// days; 0: while its run waits or is active.
     pub fn trigger_retention(mut self, retention: Duration) -> Self {
         self.config.trigger_retention = retention;
         self
@@ -164,10 +164,10 @@ impl Builder {
     }
 
     /// Sets the time after which the record of an orphaned job in code is removed: one that no live
-    /// build declares. The time counts from its last claim or definition, or, if it is later, from
-    /// the time since which its next occurrence is due. Paused jobs and those with dead letters
-    /// stay. `None`: never. A node whose jobs are pruned while it is stopped registers them again
-    /// and begins with their next occurrence, so choose a time that is longer than any stop. Default: never.
+    /// build declares. The time counts from its last claim or definition, or, if it is later, from the
+    /// time since which its next occurrence is due. Paused jobs and those with dead letters stay.
+    /// `None`: never. A node whose jobs are pruned while it is stopped registers them again and begins
+    /// with their next occurrence, so choose a time that is longer than any stop. Default: never.
     /// Range: 1 h to 10 years.
     pub fn prune_orphans_after(mut self, after: Option<Duration>) -> Self {
         self.config.prune_orphans_after = after;
@@ -195,12 +195,12 @@ impl Builder {
         self
     }
 
-    /// Adds a job made of a schedule and an async closure, with the default settings: it runs at
-    /// most once, and catches up with the latest missed occurrence. Each run has a clone of the closure,
-    /// so a captured variable that it changes [begins anew](crate::job()) at each run.
+    /// Adds a job made of a schedule and an async closure, with the default settings: it runs at most
+    /// once, and catches up with the latest missed occurrence. Each run has a clone of the closure, so
+    /// a captured variable that it changes [begins anew](crate::job()) at each run.
     ///
-    /// A job that runs once, [`at`](crate::at()) a time of up to a minute ago, runs now. An older time is
-    /// recorded as missed when the job is registered for the first time.
+    /// A job that runs once, [`at`](crate::at()) a time of up to a minute ago, runs now. An older time
+    /// is recorded as missed when the job is registered for the first time.
     pub fn job<S, F, Fut>(self, name: impl Into<Arc<str>>, schedule: S, work: F) -> Self
     where
         S: Schedule,
@@ -244,10 +244,11 @@ impl Builder {
         self
     }
 
-    /// Sets the largest number of simultaneous runs on this node of the kinds of a handler, which was or
-    /// is declared with [`kind`](Self::kind) by the same pattern. Occurrences beyond it stay unclaimed,
-    /// for other nodes or until one of these runs has ended. Other kinds do not wait for them. Default:
-    /// the node's [`concurrency`](Self::concurrency), which limits all runs together. Range: at least 1.
+    /// Sets the largest number of simultaneous runs on this node of the kinds of a handler, which was
+    /// or is declared with [`kind`](Self::kind) by the same pattern. Occurrences beyond it stay
+    /// unclaimed, for other nodes or until one of these runs has ended. Other kinds do not wait for
+    /// them. Default: the node's [`concurrency`](Self::concurrency), which limits all runs together.
+    /// Range: at least 1.
     ///
     /// ```
     /// use allora_core::{Run, Scheduler};

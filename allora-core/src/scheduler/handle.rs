@@ -152,9 +152,9 @@ impl Handle {
         Ok(())
     }
 
-    /// Reports what the program knows about itself, in place of its report before: as conditions of this
-    /// node at once ([`ProgramReport`](crate::Condition::ProgramReport)), and to the other nodes with the next write of this node's
-    /// record ([`Builder::heartbeat`](super::Builder::heartbeat)).
+    /// Reports what the program knows about itself, in place of its report before: as conditions of
+    /// this node at once ([`ProgramReport`](crate::Condition::ProgramReport)), and to the other nodes
+    /// with the next write of this node's record ([`Builder::heartbeat`](super::Builder::heartbeat)).
     ///
     /// ```
     /// use allora_core::{Handle, ProgramReport};
@@ -187,8 +187,8 @@ impl Handle {
         self.node.stop(Stop::Now);
     }
 
-    /// Adds a job while the scheduler runs, or before. A job that runs once, [`at`](crate::at()) a time of
-    /// up to a minute ago, runs now.
+    /// Adds a job while the scheduler runs, or before. A job that runs once, [`at`](crate::at()) a time
+    /// of up to a minute ago, runs now.
     ///
     /// # Errors
     /// As [`Builder::build`](super::Builder::build). `Invalid` if the only time of the job is older.
@@ -217,17 +217,17 @@ impl Handle {
         self.node.remove(name)
     }
 
-    /// Triggers one run of a job, now and independently of its schedule, on the first node with capacity.
-    /// `id` identifies the trigger: the same id again, within 24 h
-    /// ([`trigger_retention`](super::Builder::trigger_retention)), and while its run waits or is active,
-    /// changes nothing, whatever node sends it, and whatever the run's end was. To run the job again, use
-    /// another id. A job remembers 1,000 ids. With more of them within the retention, it forgets the
-    /// oldest first.
+    /// Triggers one run of a job, now and independently of its schedule, on the first node with
+    /// capacity. `id` identifies the trigger: the same id again, within 24 h
+    /// ([`trigger_retention`](super::Builder::trigger_retention)), and while its run waits or is
+    /// active, changes nothing, whatever node sends it, and whatever the run's end was. To run the job
+    /// again, use another id. A job remembers 1,000 ids. With more of them within the retention, it
+    /// forgets the oldest first.
     ///
-    /// Jobs that run on every node cannot be triggered. A job in code of this node that is not registered
-    /// yet, because the scheduler has just begun, is waited for, for at most 10 s. While the scheduler
-    /// stops, another node runs the job, or one that starts later. Concurrent calls
-    /// [share requests](crate::Schedules#concurrent-calls).
+    /// Jobs that run on every node cannot be triggered. A job in code of this node that is not
+    /// registered yet, because the scheduler has just begun, is waited for, for at most 10 s. While the
+    /// scheduler stops, another node runs the job, or one that starts later. Concurrent calls [share
+    /// requests](crate::Schedules#concurrent-calls).
     ///
     /// # Errors
     /// `Unsupported` if the backend has no [queries](crate::Backend::queries), or the job runs on every
@@ -248,11 +248,11 @@ impl Handle {
         self.change(name, action).await?.triggered().ok_or_else(not_triggered)
     }
 
-    /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts, for
-    /// at most `timeout`. Returns its outcome, when the store has it.
+    /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts,
+    /// for at most `timeout`. Returns its outcome, when the store has it.
     ///
-    /// A run on this node ends the wait at once. The end of a run on another node, or of one that the same
-    /// id has triggered before, is found in the store's history, if it keeps one, within a second.
+    /// A run on this node ends the wait at once. The end of a run on another node, or of one that the
+    /// same id has triggered before, is found in the store's history, if it keeps one, within a second.
     ///
     /// ```
     /// use allora_core::{Run, Scheduler, backend::Outcome, every, runtime::Tokio};
@@ -273,9 +273,9 @@ impl Handle {
     /// ```
     ///
     /// # Errors
-    /// As [`trigger`](Self::trigger). `Unavailable` also if it has not ended in time: it may still wait,
-    /// run, or have run on another node of a store without a history. `NotFound` also if it ended before,
-    /// and no history has its end.
+    /// As [`trigger`](Self::trigger). `Unavailable` also if it has not ended in time: it may still
+    /// wait, run, or have run on another node of a store without a history. `NotFound` also if it ended
+    /// before, and no history has its end.
     ///
     /// # Cancel safety
     /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
@@ -345,11 +345,12 @@ impl Handle {
     }
 
     /// Cancels the active runs of a job, on all nodes, the triggers that wait, and the occurrences that
-    /// wait for another attempt. Returns the number of all of them; 0 if there is none. A node learns it from its store's notification, or when it next extends the run's lease: after
-    /// a third of that at most. It [cancels](crate::Run::cancelled) the run, drops its future after a
-    /// tenth of the [grace period](super::Builder::grace) (at most 5 s), and records it as cancelled,
-    /// whatever it returns. The occurrence is not run again, even if the node has died. What waits is
-    /// recorded as cancelled, too. The schedule continues.
+    /// wait for another attempt. Returns the number of all of them; 0 if there is none. A node learns
+    /// it from its store's notification, or when it next extends the run's lease: after a third of that
+    /// at most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of the
+    /// [grace period](super::Builder::grace) (at most 5 s), and records it as cancelled, whatever it
+    /// returns. The occurrence is not run again, even if the node has died. What waits is recorded as
+    /// cancelled, too. The schedule continues.
     ///
     /// Runs of jobs that run on every node have no record in the store and are not cancelled.
     ///

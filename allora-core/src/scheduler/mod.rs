@@ -19,6 +19,7 @@ mod config;
 mod handle;
 mod inbox;
 mod instance;
+mod misplaced;
 mod monotonic;
 mod node;
 mod runs;

@@ -296,8 +296,8 @@ impl Node {
         active.filter(is_overdue).map(|active| active.run.shared_name()).collect()
     }
 
-    /// The hashes of the names of the jobs that run on one of the nodes; `None` if they are too many for
-    /// a node's record.
+    /// The hashes of the names of the jobs that run on one of the nodes; `None` if they are too many
+    /// for a node's record.
     pub(super) fn shared_job_names(&self, shared: &SharedState) -> Option<Vec<u32>> {
         (shared.shared_jobs.0 <= NAMES).then(|| self.board.shared_job_names())
     }

@@ -20,7 +20,9 @@ use crate::{
     job::Placement,
     name::{is_calendar_record, is_internal, is_key_record},
     notify::yield_now,
-    planner::{FoundRecords, FoundWork, Input, Planner, QueryReply, Request, Tick, Unfinished},
+    planner::{
+        FoundRecords, FoundWork, Input, Planner, QueryReply, Request, Tick, Unfinished, When,
+    },
     scheduler::{
         monotonic::later,
         node::{CLOCK_SKEW, Node, Stop},
@@ -85,11 +87,11 @@ pub(crate) struct Claimer {
     ready: bool,
     /// A request was lost, and the store has answered nothing since.
     has_failed: bool,
-    /// The store has refused the last request at once, as one does that is down. Until it answers, only its
-    /// clock is read: requests that fail at once would follow each other without an end.
+    /// The store has refused the last request at once, as one does that is down. Until it answers, only
+    /// its clock is read: requests that fail at once would follow each other without an end.
     is_refused: bool,
-    /// A request was lost: the ends of this node's runs go before the next claims of the same jobs. Once for
-    /// each loss, because the ends may be what the store does not answer.
+    /// A request was lost: the ends of this node's runs go before the next claims of the same jobs.
+    /// Once for each loss, because the ends may be what the store does not answer.
     ends_go_first: bool,
     capacity: Capacity,
 }
@@ -173,12 +175,13 @@ impl Claimer {
         self.take_replies()?;
         self.pruning.renew(&self.node);
         let was_claiming = self.driver.status.is_claiming_due;
-        // A store whose replies are always ready must not block the executor. And an executor may keep the
-        // task that was woken last for this thread, as tokio does; `next_at` may block the thread.
+        // A store whose replies are always ready must not block the executor. And an executor may keep
+        // the task that was woken last for this thread, as tokio does; `next_at` may block the thread.
         let before = self.node.runtime.now();
         yield_now().await;
         if self.node.runtime.now().saturating_duration_since(before) > TIMER_DELAYED {
-            // The process was stopped meanwhile: the ends of its runs go before claims of the same jobs.
+            // The process was stopped meanwhile: the ends of its runs go before claims of the same
+            // jobs.
             self.driver.hold_all_overdue();
         }
         let (turn, scope, now) = self.plan();
@@ -254,9 +257,9 @@ impl Claimer {
                 let input = Input::Changed(name.into());
                 let _ = self.node.shared().inboxes[Placement::OneNode].push(input);
             }
-            Notification::DueAt(at) => self.search.on_notification(at),
+            Notification::DueAt(at) => self.search.on_notification(When::At(at)),
             Notification::Changed => {
-                self.search.on_notification(Time::MIN_UTC);
+                self.search.on_notification(When::Next);
                 self.node.key_is_free(None);
             }
         }
@@ -274,8 +277,8 @@ impl Claimer {
             self.search.stored_by(search_by);
         }
         let poll = mono >= self.poll_at;
-        // The rest of what is due can wait until the known part is sent, or has a place. But what is due
-        // next comes before what follows it.
+        // The rest of what is due can wait until the known part is sent, or has a place. But what is
+        // due next comes before what follows it.
         let is_known = turn.more && !turn.full || turn.full && self.search.has_enough();
         let find = self.search.is_due(now, mono) && !is_known && self.may_search(turn.full, mono);
         let kinds = self.search.kinds_at().is_some_and(|at| at <= mono);

@@ -179,9 +179,9 @@ impl Driver {
         self.node.shared().claiming[self.placement] = self.status.reserved;
     }
 
-    /// When the store answers about some jobs again, the extensions and ends of this node's runs of them go
-    /// before claims, which would record these runs as lost, or as expired. Waits at most for the next
-    /// request of each.
+    /// When the store answers about some jobs again, the extensions and ends of this node's runs of
+    /// them go before claims, which would record these runs as lost, or as expired. Waits at most for
+    /// the next request of each.
     fn hold_overdue(&mut self, is_answered: impl Fn(&str) -> bool) {
         let wait = MAX_BACKOFF + self.node.config.store_timeout;
         let mut overdue = self.node.overdue_runs(wait);

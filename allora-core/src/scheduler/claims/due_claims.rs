@@ -141,7 +141,8 @@ async fn resolve_query(
     resolve(node, leased.collect(), counted).await;
 }
 
-/// Sends a query, and repeats it soon if its reply is lost: the leases of what it has claimed are running.
+/// Sends a query, and repeats it soon if its reply is lost: the leases of what it has claimed are
+/// running.
 async fn ask_again(node: &Node, mut request: DueRequest, kinds: &[Arc<str>]) -> Reply {
     let mut reply = ask(node, request, kinds).await;
     for _ in 0..REPETITIONS {

@@ -4,7 +4,7 @@
 use crate::{
     backend::{Due, DueQuery, Preferred, TimeSource},
     error::Result,
-    planner,
+    planner::{self, When},
     scheduler::{
         monotonic::later,
         node::Node,
@@ -40,7 +40,8 @@ const LONGEST: Duration = AHEAD;
 const NEXT_PAGE: Duration = Duration::from_millis(500);
 
 /// The time for which searches follow each other at [`LONGEST`] at most, after one that shows stored
-/// schedules at work. When another node has completed a run, nobody else knows the next occurrence before it is found.
+/// schedules at work. When another node has completed a run, nobody else knows the next occurrence
+/// before it is found.
 const AT_WORK: Duration = Duration::from_secs(30);
 
 /// The shortest interval between two requests for the store's kinds.
@@ -93,8 +94,8 @@ enum Part {
 /// The pages of one part.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
-    /// The time of the next page, by the store's clock.
-    at: Time,
+    /// The time of the next page, by the store's clock; `None` if nothing is known to be due.
+    at: Option<When>,
     /// The number of due records before that page.
     skip: usize,
     /// A page of this sweep had something new.
@@ -112,7 +113,7 @@ impl Sweep {
     /// A sweep that begins at once.
     fn new() -> Self {
         Self {
-            at: Time::MIN_UTC,
+            at: Some(When::Next),
             skip: 0,
             has_new: false,
             is_second: false,
@@ -122,19 +123,27 @@ impl Sweep {
         }
     }
 
-    fn by(&mut self, at: Time) {
-        self.at = self.at.min(at);
+    fn by(&mut self, at: When) {
+        self.at = Some(self.at.map_or(at, |before| before.min(at)));
+    }
+
+    /// The next page is wanted when the first record after those found is due.
+    fn by_due(&mut self, next_due: Option<Time>) {
+        if let Some(at) = next_due {
+            self.by(When::At(at));
+        }
     }
 
     fn is_due(&self, now: Time) -> bool {
-        self.at <= saturating_add(now, AHEAD)
+        self.at.is_some_and(|at| at.is_due(saturating_add(now, AHEAD)))
             && self.fruitless.until(now).is_none_or(|at| at <= now)
     }
 
     /// The time until the next page. Records are searched a little before they are due.
     fn due_in(&self, now: Time) -> Duration {
         let wait = self.fruitless.until(now).map_or(Duration::ZERO, |until| since(until, now));
-        since(self.at, now).saturating_sub(AHEAD).max(wait)
+        let due = self.at.map_or(Duration::MAX, |at| since(at.time(now), now));
+        due.saturating_sub(AHEAD).max(wait)
     }
 
     /// The last page has come. Returns whether it was not the first.
@@ -148,7 +157,7 @@ impl Sweep {
             self.fruitless.again(now, longest);
         }
         if let Some(at) = claimed_at.or(left_until) {
-            self.by(saturating_add(at, AHEAD));
+            self.by(When::At(saturating_add(at, AHEAD)));
         }
         std::mem::take(&mut self.skip) > 0
     }
@@ -218,8 +227,8 @@ pub(in crate::scheduler) struct Found {
     pub(in crate::scheduler) is_new: bool,
     /// The time at which schedules that are left to other nodes are searched again.
     pub(in crate::scheduler) left_until: Option<Time>,
-    /// The time at which queries begin to claim most of them. Until then, one more search would find the
-    /// same ones.
+    /// The time at which queries begin to claim most of them. Until then, one more search would find
+    /// the same ones.
     pub(in crate::scheduler) claimed_at: Option<Time>,
 }
 
@@ -283,16 +292,16 @@ impl Search {
 
     /// Requests a search at once.
     pub(in crate::scheduler) fn at_once(&mut self) {
-        self.by(Time::MIN_UTC);
+        self.by(When::Next);
     }
 
     /// Requests a search at this time at the latest.
-    pub(in crate::scheduler) fn by(&mut self, at: Time) {
+    pub(in crate::scheduler) fn by(&mut self, at: When) {
         self.sweeps().for_each(|sweep| sweep.by(at));
     }
 
     /// Requests a search for a stored schedule that is due at this time.
-    pub(in crate::scheduler) fn stored_by(&mut self, at: Time) {
+    pub(in crate::scheduler) fn stored_by(&mut self, at: When) {
         self.stored.by(at);
     }
 
@@ -306,7 +315,7 @@ impl Search {
     }
 
     /// Records that a job was added or changed that is due at `at`.
-    pub(in crate::scheduler) fn on_notification(&mut self, at: Time) {
+    pub(in crate::scheduler) fn on_notification(&mut self, at: When) {
         self.on_change();
         self.by(at);
     }
@@ -345,8 +354,11 @@ impl Search {
 
     /// The time at which something is due that the last search has seen.
     pub(in crate::scheduler) fn next_at(&self) -> Option<Time> {
-        let at = self.code.map_or(Time::MAX_UTC, |code| code.at).min(self.stored.at);
-        Some(at).filter(|at| ![Time::MIN_UTC, Time::MAX_UTC].contains(at))
+        let of_code = self.code.and_then(|code| code.at);
+        match of_code.into_iter().chain(self.stored.at).min() {
+            Some(When::At(at)) => Some(at),
+            Some(When::Next) | None => None,
+        }
     }
 
     /// `true` if what the last page has returned is due before everything that is not known.
@@ -355,7 +367,8 @@ impl Search {
     }
 
     /// Delays the next search: if the store has refused this one at once, twice as long each time up to
-    /// the longest back-off. One that was not answered in time has waited long enough. Returns its time.
+    /// the longest back-off. One that was not answered in time has waited long enough. Returns its
+    /// time.
     pub(in crate::scheduler) fn failed(&mut self, node: &Node, is_refused: bool) -> Instant {
         let wait = if is_refused { self.wait.min(MAX_BACKOFF) } else { MIN_BACKOFF };
         let retry_at = later(node.runtime.now(), wait);
@@ -374,8 +387,8 @@ impl Search {
         node.router.certain().map(Arc::from).chain(self.kinds.all.iter().cloned())
     }
 
-    /// Leaves out the kinds of limited handlers without capacity. When one has capacity again, its kinds
-    /// are searched at once.
+    /// Leaves out the kinds of limited handlers without capacity. When one has capacity again, its
+    /// kinds are searched at once.
     pub(in crate::scheduler) fn leave_out(&mut self, handlers: Vec<bool>) {
         let before = std::mem::replace(&mut self.left_out, handlers);
         if before.iter().zip(&self.left_out).any(|(before, now)| *before && !now) {
@@ -409,7 +422,7 @@ impl Search {
         if node.runtime.now() >= poll_at {
             match &mut self.code {
                 // The stored schedules have a search of their own within a second.
-                Some(code) if self.again_at.is_some() => code.by(Time::MIN_UTC),
+                Some(code) if self.again_at.is_some() => code.by(When::Next),
                 _ => self.at_once(),
             }
         }
@@ -421,15 +434,16 @@ impl Search {
             self.again_at = None;
         }
         let expected = self.stored.at;
-        let is_soon = expected <= saturating_add(node.now(&node.shared()), AHEAD);
-        self.expects_some = part != Part::Code && is_soon && expected != Time::MIN_UTC;
+        let soon = saturating_add(node.now(&node.shared()), AHEAD);
+        let is_soon = matches!(expected, Some(When::At(at)) if at <= soon);
+        self.expects_some = part != Part::Code && is_soon;
         let is_whole = self.skip == 0 && !self.left_out.contains(&true);
         let sweep = match (part, &mut self.code) {
             (Part::Code, Some(code)) => code,
             _ => &mut self.stored,
         };
         // Later changes set this time again.
-        sweep.at = Time::MAX_UTC;
+        sweep.at = None;
         sweep.is_whole &= is_whole;
         let (is_first, is_whole) = (sweep.skip == 0, sweep.is_whole);
         let skip = if part == Part::All { self.skip } else { sweep.skip };
@@ -506,7 +520,10 @@ impl Search {
             return;
         }
         // Records that the search left out are still due.
-        self.stored.by(if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) });
+        match left_out {
+            true => self.stored.by(When::Next),
+            false => self.stored.by_due(next_due),
+        }
         if is_full {
             self.is_crowded |= is_losing;
         } else if !left_out {
@@ -526,18 +543,18 @@ impl Search {
         sweep.has_enough = is_full && is_new;
         if is_full && left_until.is_none() && claimed_at.is_none() {
             sweep.skip += records;
-            return sweep.by(Time::MIN_UTC);
+            return sweep.by(When::Next);
         }
         let has_new = sweep.has_new;
         let had_pages = sweep.ends(node, found, has_new);
         if claimed_at.is_some() {
             return;
         }
-        sweep.by(next_due.unwrap_or(Time::MAX_UTC));
+        sweep.by_due(next_due);
         sweep.is_second = had_pages && has_new && !sweep.is_second;
         if sweep.is_second {
             // What was claimed meanwhile has moved others to pages that were read before.
-            sweep.by(Time::MIN_UTC);
+            sweep.by(When::Next);
         }
     }
 
@@ -549,15 +566,15 @@ impl Search {
         if is_full {
             sweep.skip += records;
             sweep.fruitless.again(now, NEXT_PAGE);
-            return sweep.by(Time::MIN_UTC);
+            return sweep.by(When::Next);
         }
         let has_new = sweep.has_new;
         let had_pages = sweep.ends(node, found, has_new);
-        sweep.by(next_due.unwrap_or(Time::MAX_UTC));
+        sweep.by_due(next_due);
         if !had_pages && self.stored.skip == 0 {
             let at = sweep.at;
             self.code = None;
-            self.stored.by(at);
+            at.into_iter().for_each(|at| self.stored.by(at));
         }
     }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// The shortest time between two searches while queries claim what is due.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Searches take at most one such part of the time while queries claim what is due. A search of a backlog
-/// takes long on a busy store.
+/// Searches take at most one such part of the time while queries claim what is due. A search of a
+/// backlog takes long on a busy store.
 const PART: u32 = 16;
 
 /// The shortest time from a query that other nodes have left little to a search, which would find what
@@ -55,8 +55,8 @@ impl SearchPace {
         self.not_before = later(now, AFTER_OTHERS);
     }
 
-    /// The earliest time of the next search, except by polling. `is_busy`: queries claim what is due, or
-    /// it waits for capacity.
+    /// The earliest time of the next search, except by polling. `is_busy`: queries claim what is due,
+    /// or it waits for capacity.
     pub(in crate::scheduler) fn next(&self, is_busy: bool, poll_interval: Duration) -> Instant {
         let wait = AGAIN.max(self.took.saturating_mul(PART).min(poll_interval));
         let again = is_busy.then(|| later(self.last, wait));

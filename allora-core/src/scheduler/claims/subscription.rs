@@ -51,8 +51,8 @@ impl Subscription {
         }
     }
 
-    /// Subscribes, if it is time for that. `true` when there is a new subscription: earlier changes had no
-    /// notification.
+    /// Subscribes, if it is time for that. `true` when there is a new subscription: earlier changes had
+    /// no notification.
     pub(in crate::scheduler) fn renew(&mut self, node: &Arc<Node>) -> bool {
         let now = node.runtime.now();
         if self.renew_at(node).is_some_and(|at| at <= now) {

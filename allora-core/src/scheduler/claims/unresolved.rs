@@ -42,8 +42,8 @@ impl Counted {
     }
 }
 
-/// Gives these claims back. Those without a reply are repeated until each has one. The supervisor ends this
-/// with the grace period.
+/// Gives these claims back. Those without a reply are repeated until each has one. The supervisor ends
+/// this with the grace period.
 pub(in crate::scheduler) async fn resolve(
     node: &Node,
     releases: Vec<Release>,

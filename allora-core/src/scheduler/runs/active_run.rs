@@ -46,8 +46,8 @@ pub(crate) struct ActiveRun {
     pub(crate) turn: Turn,
 }
 
-/// The result of a run whose code may have completed it in a transaction of its own. An extension of its
-/// lease finds out: a completed run has none.
+/// The result of a run whose code may have completed it in a transaction of its own. An extension of
+/// its lease finds out: a completed run has none.
 #[derive(Clone, Debug)]
 pub(crate) struct Doubt {
     pub(crate) took: Duration,

@@ -50,8 +50,8 @@ const SUSPECTS: usize = 8;
 /// The same while the store is down.
 const SUSPECTS_WHILE_DOWN: usize = 4;
 
-/// The largest number of updates on their way with which those that have failed are sent at once although
-/// the store is down: few enough to find out soon which of them hang.
+/// The largest number of updates on their way with which those that have failed are sent at once
+/// although the store is down: few enough to find out soon which of them hang.
 const FEW: usize = 16;
 
 /// The part of the store's time limit after which a request does not keep others waiting.
@@ -63,8 +63,8 @@ pub(in crate::scheduler) struct Lane {
     fresh: Vec<RunId>,
     /// The runs whose last update failed, or was in a lost request. Others do not wait for them.
     failing: BTreeMap<Wait, Vec<RunId>>,
-    /// The jobs of which an update was lost in a request of its own. Their next updates share no request
-    /// with those of others until one has a reply.
+    /// The jobs of which an update was lost in a request of its own. Their next updates share no
+    /// request with those of others until one has a reply.
     hanging: HashSet<Arc<str>>,
     requests: FuturesUnordered<BoxFuture<'static, Reply>>,
     on_way: Vec<Request>,

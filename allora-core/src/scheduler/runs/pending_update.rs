@@ -124,8 +124,8 @@ impl PendingUpdate {
             .excluded(self.result.as_ref().and_then(|_| self.run.excluded()))
     }
 
-    /// `true` if it is the end of a run whose lease has ended: another claim of the job records the run as
-    /// lost, or as expired.
+    /// `true` if it is the end of a run whose lease has ended: another claim of the job records the run
+    /// as lost, or as expired.
     fn is_over(&self, shared: &SharedState, now: Instant) -> bool {
         let active = shared.active.get(self.id).filter(|active| active.run.is(&self.run));
         self.result.is_some() && active.is_some_and(|active| now >= active.timers.drop_at)

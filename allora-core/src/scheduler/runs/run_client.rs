@@ -9,8 +9,8 @@ use crate::{
 
 impl Run {
     /// The schedules of the store on which this run's scheduler works: a job triggers another one, or
-    /// adds, changes and removes schedules. All runs of a node have the same client, and their concurrent
-    /// calls [share requests](Schedules#concurrent-calls).
+    /// adds, changes and removes schedules. All runs of a node have the same client, and their
+    /// concurrent calls [share requests](Schedules#concurrent-calls).
     ///
     /// ```
     /// use allora_core::{BoxError, Run, every, job};

@@ -102,8 +102,8 @@ impl Board {
         hashes
     }
 
-    /// The hashes of the names of the jobs whose stored definitions this build cannot run, some of them if
-    /// they are many.
+    /// The hashes of the names of the jobs whose stored definitions this build cannot run, some of them
+    /// if they are many.
     pub(in crate::scheduler) fn left_jobs(&self) -> Vec<u32> {
         let seen = self.seen();
         let left = seen.active.of(Code::DefinitionConflict).filter_map(|one| one.condition.job());

@@ -87,8 +87,8 @@ impl Node {
         self.tell(events);
     }
 
-    /// A request of this part has failed. Only an error other than `Unavailable` is a rejection: a store
-    /// that is slow has not rejected anything.
+    /// A request of this part has failed. Only an error other than `Unavailable` is a rejection: a
+    /// store that is slow has not rejected anything.
     pub(in crate::scheduler) fn store_failed(&self, part: StorePart, error: &Error) {
         let now = self.runtime.now();
         let failure = Failure {

@@ -102,7 +102,8 @@ async fn read_all(node: &Node, names: &[Arc<str>], at_once: usize) -> Result {
     result
 }
 
-/// Waits until this time, or until the reader is woken. Without calendars there is nothing to read again.
+/// Waits until this time, or until the reader is woken. Without calendars there is nothing to read
+/// again.
 async fn sleep(node: &Node, until: Instant) {
     let timer = match node.calendars.is_empty() {
         true => Either::Left(pending()),

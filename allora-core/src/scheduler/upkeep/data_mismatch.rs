@@ -31,8 +31,8 @@ impl Node {
         let (kind, example) = (run.shared_kind(), run.shared_name());
         let builds = self.builds_with(&kind);
         self.begin_condition(Condition::DataMismatch { kind, example, error, builds });
-        // The code for it is chosen again: none, for now. An input of this sort has no destructor of the
-        // user.
+        // The code for it is chosen again: none, for now. An input of this sort has no destructor of
+        // the user.
         let _ = self.shared().inboxes[Placement::OneNode].push(Input::Calendars);
         self.claimers[Placement::OneNode].notify();
         is_released

@@ -34,8 +34,8 @@ struct Misfit {
 }
 
 impl Misfits {
-    /// The data of this run does not fit. Returns whether the occurrence is released: other nodes have not
-    /// had it yet.
+    /// The data of this run does not fit. Returns whether the occurrence is released: other nodes have
+    /// not had it yet.
     pub(in crate::scheduler) fn add(&self, run: &Run, at: Time, seen: Instant) -> bool {
         let mut misfits = self.lock();
         let (name, kind) = (run.shared_name(), run.shared_kind());

@@ -6,7 +6,6 @@ pub(in crate::scheduler) mod calendar_cache;
 pub(in crate::scheduler) mod calendars;
 pub(in crate::scheduler) mod data_mismatch;
 pub(in crate::scheduler) mod misfits;
-pub(in crate::scheduler) mod misplaced;
 pub(in crate::scheduler) mod overdue;
 pub(in crate::scheduler) mod pruning;
 pub(in crate::scheduler) mod registry;

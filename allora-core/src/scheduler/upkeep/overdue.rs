@@ -21,8 +21,8 @@ use std::{collections::HashMap, sync::Arc};
 /// The largest number of records that are read at once: more of them would show the same condition.
 const READS: usize = 100;
 
-/// The overdue occurrences of the last look. One is reported when it is seen again: what becomes due while
-/// a machine sleeps or a store is down is overdue for an instant.
+/// The overdue occurrences of the last look. One is reported when it is seen again: what becomes due
+/// while a machine sleeps or a store is down is overdue for an instant.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct Overdue {
     seen: HashMap<Arc<str>, Time>,

@@ -288,8 +288,8 @@ impl Registry {
         self.node.set_conditions(Code::NodesDiffer, differences);
     }
 
-    /// Says in the record that the node stops, as long as runs are active. Returns whether the store has
-    /// answered last.
+    /// Says in the record that the node stops, as long as runs are active. Returns whether the store
+    /// has answered last.
     async fn drain(&mut self) -> bool {
         let (node, is_over) = (self.node.clone(), self.is_over.clone());
         let (mut wait, mut has_answered) = (MIN_BACKOFF, false);
@@ -306,8 +306,8 @@ impl Registry {
     }
 
     /// Removes the record, and tries again until the other parts of the node have ended. A store that
-    /// does not answer is not asked, unless it has answered the registry last: the record shows by its age
-    /// that the node is dead.
+    /// does not answer is not asked, unless it has answered the registry last: the record shows by its
+    /// age that the node is dead.
     async fn leave(self, mut has_answered: bool) {
         let Self { node, record, may_be_written, mut has_failed, is_over, .. } = self;
         if !may_be_written {
