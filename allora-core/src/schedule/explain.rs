@@ -25,7 +25,8 @@ pub struct Explained {
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let nightly = cron("30 2 * * * Europe/Rome")?;
-/// let settings = Settings { delay: Duration::from_secs(60), ..Settings::default() };
+/// let mut settings = Settings::default();
+/// settings.delay = Duration::from_secs(60);
 /// let explained = explain("invoices", &nightly, &settings, "2026-03-28T12:00:00Z".parse()?, 1);
 /// assert_eq!(explained[0].nominal.to_rfc3339(), "2026-03-29T01:00:00+00:00");
 /// assert_eq!(explained[0].due.to_rfc3339(), "2026-03-29T01:01:00+00:00");

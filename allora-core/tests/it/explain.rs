@@ -12,15 +12,18 @@ fn time(text: &str) -> Time {
     text.parse().unwrap()
 }
 
+fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    settings
+}
+
 #[test]
 fn explain_gives_due_times_and_their_reasons() {
-    let settings = Settings {
-        delay: MINUTE,
-        jitter: MINUTE,
-        start: Some(time("2026-01-02T00:00:00Z")),
-        max_runs: Some(2),
-        ..Settings::default()
-    };
+    let settings = settings(|job| {
+        (job.delay, job.jitter) = (MINUTE, MINUTE);
+        (job.start, job.max_runs) = (Some(time("2026-01-02T00:00:00Z")), Some(2));
+    });
     let explained =
         explain("job", &cron("@daily").unwrap(), &settings, time("2026-01-01T12:00:00Z"), 5);
     assert_eq!(explained.len(), 2);
@@ -36,26 +39,24 @@ fn explain_gives_due_times_and_their_reasons() {
 
 #[test]
 fn a_period_counts_from_the_start() {
-    let settings = Settings { start: Some(time("2026-01-01T03:00:30Z")), ..Settings::default() };
-    let explained = explain("job", &every(MINUTE), &settings, time("2026-01-01T00:00:10Z"), 1);
+    let late = settings(|job| job.start = Some(time("2026-01-01T03:00:30Z")));
+    let explained = explain("job", &every(MINUTE), &late, time("2026-01-01T00:00:10Z"), 1);
     assert_eq!(explained[0].nominal, time("2026-01-01T03:01:30Z"));
-    let settings = Settings { start: Some(Time::MIN_UTC), ..Settings::default() };
-    assert_eq!(explain("job", &every(MINUTE), &settings, Time::UNIX_EPOCH, 1).len(), 1);
+    let early = settings(|job| job.start = Some(Time::MIN_UTC));
+    assert_eq!(explain("job", &every(MINUTE), &early, Time::UNIX_EPOCH, 1).len(), 1);
 }
 
 #[test]
 fn explain_ends_with_the_job() {
     let (noon, hourly) = (time("2026-01-01T12:00:00Z"), cron("@hourly").unwrap());
-    let settings = Settings { end: Some(noon), ..Settings::default() };
-    let explained = explain("job", &hourly, &settings, time("2026-01-01T10:00:00Z"), 5);
+    let ending = settings(|job| job.end = Some(noon));
+    let explained = explain("job", &hourly, &ending, time("2026-01-01T10:00:00Z"), 5);
     assert_eq!(explained.len(), 2);
     assert_eq!(explained[1].nominal, noon);
     assert_eq!(explained[1].reasons, ["the last before the job's or the schedule's end"]);
-    assert_eq!(explain("job", &hourly, &settings, noon, 5), []);
-    assert_eq!(
-        explain("job", &hourly, &Settings { max_runs: Some(0), ..Settings::default() }, noon, 5),
-        []
-    );
+    assert_eq!(explain("job", &hourly, &ending, noon, 5), []);
+    let never = settings(|job| job.max_runs = Some(0));
+    assert_eq!(explain("job", &hourly, &never, noon, 5), []);
 }
 
 #[test]
