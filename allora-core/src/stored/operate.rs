@@ -130,6 +130,7 @@ impl Schedules {
     ///     TriggerStatus::New => println!("it will run"),
     ///     TriggerStatus::Pending => println!("triggered before: it waits or runs"),
     ///     TriggerStatus::Ended => println!("triggered before: it has run"),
+    ///     other => println!("{other:?}"),
     /// }
     /// # Ok(())
     /// # }
