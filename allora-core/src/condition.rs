@@ -26,7 +26,7 @@ pub struct ActiveCondition {
 
 /// Makes the type of one row for each condition: its docs, its name, in brackets the field that it is
 /// about (if a node can have several), its code, its level in the log, whether it stops jobs, its
-/// evidence, and three texts: what is so, what is so when it is over, and what to do.
+/// evidence, and three texts: the state, its end, and the remedy.
 macro_rules! conditions {
     ($(#[$meta:meta])* pub enum Condition; $(
         $(#[doc = $doc:literal])+
@@ -146,8 +146,8 @@ macro_rules! conditions {
 }
 
 conditions! {
-    /// A state in which something does not run, or needs an operator: what is so, its evidence, and
-    /// what to do.
+    /// A state in which something does not run, or needs an operator, with its evidence and its
+    /// remedy.
     ///
     /// It begins and ends, each with an event ([`Event::Began`](crate::Event::Began),
     /// [`Event::Ended`](crate::Event::Ended)), and is a line of [`Health`](crate::Health) in between.

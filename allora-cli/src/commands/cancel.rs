@@ -10,9 +10,9 @@ use std::io::{self, Write};
 
 /// Cancels the runs of a job on all nodes, and what waits to run.
 ///
-/// The commands are asked to end (SIGTERM), and killed if they do not. Triggers that wait, and runs
-/// that wait for another attempt, are cancelled, too. All of them are recorded as cancelled and not
-/// tried again; the schedule continues.
+/// The commands are asked to end (SIGTERM), and killed if they do not. Waiting
+/// triggers and attempts that wait for a retry are cancelled as well. Each is recorded as cancelled
+/// and not tried again; the schedule continues.
 ///
 /// A node learns it at once from a store with notifications (PostgreSQL, Redis, etcd), and
 /// otherwise after a third of the lease at most. If no run is active or waits, there is nothing to

@@ -21,8 +21,8 @@ pub(super) struct Crontabs {
 }
 
 impl Crontabs {
-    /// The line of this job, or of this name where it is unique without the file; `None` without a
-    /// crontab.
+    /// The crontab line of a job. `name` may lack the file's prefix if only one line has that name.
+    /// `None` if no crontab is given.
     ///
     /// # Errors
     /// A crontab that cannot be read; no line of the name, or several.

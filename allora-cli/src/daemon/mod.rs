@@ -300,7 +300,7 @@ fn stop(handle: &Handle, grace: Duration, stopping: &mut bool) {
 fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
     let news = match files.look(all) {
         Ok(news) if news.any => news,
-        // What is wrong becomes a condition of the node, which is logged.
+        // Errors of the crontabs become conditions of the node, which logs them.
         Ok(_) | Err(_) => return,
     };
     for diagnostic in &news.diagnostics {

@@ -86,7 +86,8 @@ pub(super) struct Due {
     is_blind: bool,
     /// The store's time of the last query that claimed all that it could.
     exhausted_at: Option<Time>,
-    /// The last query claimed less than it could have, because other nodes claim, too.
+    /// The last query claimed less than it could have, because other nodes claim from the same
+    /// schedules.
     was_shared: bool,
     /// The query that is on its way.
     asked: Option<Asked>,
@@ -450,9 +451,9 @@ impl Due {
         }
     }
 
-    /// The replies to the query and to its repetitions were lost: it is repeated later. Until there is
-    /// a reply, searches find what is due, too, so that a store which answers no such query stops
-    /// nothing.
+    /// The replies to the query and to its repetitions were lost: it is repeated later. Until one has a
+    /// reply, searches find what is due as well, so a store that never answers these queries stops no
+    /// schedule.
     pub(super) fn query_lost(&mut self, now: Time) {
         let Some(mut asked) = self.asked.take() else { return };
         self.exhausted_at = Some(now);

@@ -91,7 +91,8 @@ pub(crate) struct FoundRecords {
     pub(crate) number: u64,
     /// Not all that is due is among them.
     pub(crate) is_full: bool,
-    /// It was for stored schedules, too, of so many kinds; `None` if it was not.
+    /// The number of kinds of stored schedules that it was for; `None` if it was for jobs in code
+    /// alone.
     pub(crate) kinds: Option<usize>,
     /// It is no further page of an earlier search.
     pub(crate) is_first: bool,

@@ -229,7 +229,7 @@ impl Jobs {
         mem::take(&mut self.idle)
     }
 
-    /// `true` for a job in code of this name whose schedule has ended.
+    /// `true` if `name` is a job in code whose schedule has ended.
     pub(super) fn has_finished(&self, name: &str) -> bool {
         self.finished.contains_key(name)
     }

@@ -159,7 +159,8 @@ impl Keys {
     }
 
     /// The claim of a job's key as it is sent now. `until`: the last time at which the store may carry
-    /// it out, if it did not refuse the last one, which had this time, too.
+    /// it out, by this node's estimate of the store's clock. If the store has refused the claim because
+    /// that time was over, the store's own time counts.
     pub(super) fn timed(
         &mut self,
         id: SlotId,

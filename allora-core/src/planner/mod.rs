@@ -1,7 +1,8 @@
 //! The planner: computes the next operations of this node from the time and from replies.
 //!
-//! What happens goes in through [`Planner::handle`] alone, which applies it and returns what
-//! follows. The planner reads no clock and awaits nothing, so plain values test every policy.
+//! [`Planner::handle`] is the only way in: it applies inputs, and returns the requests, starts and
+//! events that follow. The planner reads no clock and awaits nothing, so plain values test every
+//! policy.
 //!
 //! It consists of machines, each of which owns its state and answers with values or effects: the
 //! [`jobs`] with their queues, the [`outbox`] of what is sent, lost or failing, the [`capacity`]

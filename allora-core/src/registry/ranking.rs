@@ -1,12 +1,12 @@
 //! The order of the nodes for each job in code, and for the stored schedules of each instant, by
 //! rendezvous hashing.
 //!
-//! Each node computes the same order from the registry. The first node of a job claims its occurrences, the
-//! second and third check a moment later, and all others follow in the order of the instant. The first node
-//! of an instant claims the stored schedules that are due then, and the others follow one after the other,
-//! because queries at the same time would work through the same rows. Where no query claims, the first node
-//! of each stored schedule claims it. Only speed depends on the order: two nodes with different views both
-//! claim, and the fence decides.
+//! Each node computes the same order from the registry. The first node of a job claims its occurrences,
+//! the second and third check a moment later, and all others follow in the order of the instant. The
+//! first node of an instant claims the stored schedules that are due then, and the others follow one
+//! after the other, because queries at the same time would work through the same rows. Where no query
+//! claims, the first node of each stored schedule claims it. Only speed depends on the order: two nodes
+//! with different views both claim, and the fence decides.
 //!
 //! Each pair of a node and a job has a weight, and the nodes of a job are ordered by it (D. Thaler and
 //! C. Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node that joins or

@@ -204,7 +204,7 @@ pub(in crate::scheduler) struct Reply {
     pub(in crate::scheduler) number: u64,
     /// Neither it nor the pages before it left out anything that was due.
     pub(in crate::scheduler) is_whole: bool,
-    /// It was for stored schedules, too.
+    /// It asked for stored schedules, and not for jobs in code alone.
     pub(in crate::scheduler) has_stored: bool,
     /// It is no further page of an earlier search.
     pub(in crate::scheduler) is_first: bool,

@@ -195,7 +195,10 @@ fn name(condition: &Condition) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::from_millis;
+    use crate::{
+        runtime::{Runtime, Sim},
+        time::from_millis,
+    };
     use std::time::Duration;
 
     fn at(seconds: i64) -> Time {
@@ -262,10 +265,9 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the tests need an instant, whichever it is")]
     fn a_reply_to_a_part_that_failed_ends_an_outage_for_all_and_older_requests_begin_none() {
         let mut active = Active::default();
-        let start = Instant::now();
+        let start = Sim::new(1).now();
         let failure = |is_rejected: bool, seconds: u64| {
             let (at, sent) = (at(0), start + Duration::from_secs(seconds));
             Some(Failure { is_rejected, at, error: "it fails".into(), sent })
