@@ -81,7 +81,7 @@ impl SqlBuilder {
     /// the entries, too.
     ///
     /// ```
-    /// use allora_core::backend::HistoryLimits;
+    /// use allora::backend::HistoryLimits;
     /// use allora_sql::Sql;
     ///
     /// let builder = Sql::builder().history(100_000);

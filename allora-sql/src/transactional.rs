@@ -109,8 +109,8 @@ impl Sql {
     /// name was taken since the call: call this again. `AlreadyExists` ends this.
     ///
     /// ```no_run
-    /// # async fn sign_up(store: allora_sql::Sql) -> allora_core::Result {
-    /// use allora_core::StoredSchedule;
+    /// # async fn sign_up(store: allora_sql::Sql) -> allora::Result {
+    /// use allora::StoredSchedule;
     ///
     /// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI");
     /// let creation = store.creation(&report).await?;
@@ -154,7 +154,7 @@ impl Sql {
     /// ```no_run
     /// use allora_sql::{Param, sqlx};
     ///
-    /// # async fn job(store: allora_sql::Sql, tx: &mut sqlx::PgConnection, run: allora_core::Run)
+    /// # async fn job(store: allora_sql::Sql, tx: &mut sqlx::PgConnection, run: allora::Run)
     /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     /// loop {
     ///     let completion = store.completion(&run).await?;

@@ -96,7 +96,7 @@ pub trait SqlxTransaction: pool::Sealed {
     ///
     /// ```no_run
     /// # use allora_sql::SqlxTransaction;
-    /// # async fn job(store: allora_sql::Sql, pool: sqlx::SqlitePool, run: allora_core::Run)
+    /// # async fn job(store: allora_sql::Sql, pool: sqlx::SqlitePool, run: allora::Run)
     /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     /// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
     /// sqlx::query("INSERT INTO invoice (key) VALUES (?)")
@@ -126,7 +126,7 @@ pub trait SqlxTransaction: pool::Sealed {
     /// [poll](allora_core::SchedulerBuilder::poll_interval).
     ///
     /// ```no_run
-    /// # use allora_core::StoredSchedule;
+    /// # use allora::StoredSchedule;
     /// # use allora_sql::SqlxTransaction;
     /// # async fn sign_up(store: allora_sql::Sql, pool: sqlx::PgPool)
     /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
