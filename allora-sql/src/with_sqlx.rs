@@ -1,5 +1,5 @@
-//! What takes types of sqlx: a release of sqlx that breaks is a breaking release of this crate alone,
-//! because the facade does not export these traits.
+//! Pools and transactions of sqlx. The facade does not export these traits, so a release of sqlx that
+//! breaks is a breaking release of this crate alone.
 
 use crate::{Sql, SqlBuilder};
 use allora_core::{Result, Run, StoredSchedule};
