@@ -41,7 +41,6 @@ mod bulk;
 mod calendars;
 mod client;
 mod definition;
-mod driven;
 mod errors;
 #[cfg(feature = "json")]
 mod export;
