@@ -97,7 +97,7 @@ impl Schedules {
     /// `Unsupported` if the backend has no stored schedules, `Invalid` if there is no runtime.
     pub fn new(backend: impl Backend) -> Result<Self> {
         let runtime = detect()?;
-        Self::from_parts(Arc::new(backend), runtime)
+        Self::from_parts(Arc::new(backend), runtime).checked()
     }
 
     /// As [`new`](Self::new), on this runtime.
@@ -105,17 +105,22 @@ impl Schedules {
     /// # Errors
     /// `Unsupported` if the backend has no stored schedules.
     pub fn on(backend: impl Backend, runtime: impl Runtime) -> Result<Self> {
-        Self::from_parts(Arc::new(backend), Arc::new(runtime))
+        Self::from_parts(Arc::new(backend), Arc::new(runtime)).checked()
     }
 
-    pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Result<Self> {
+    /// A client that may lack queries: its calls that need them say so.
+    pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Self {
         let deadline = Duration::from_secs(10);
         let requests = Arc::new(Requests::new(backend, runtime));
         let shared = Arc::new(SharedRequests::new(requests.clone()));
         let (trigger_retention, deleted) = (TRIGGER_RETENTION, Arc::default());
-        let schedules = Self { requests, shared, deadline, trigger_retention, deleted };
-        schedules.queries()?;
-        Ok(schedules)
+        Self { requests, shared, deadline, trigger_retention, deleted }
+    }
+
+    /// This client, if its backend has queries.
+    pub(crate) fn checked(self) -> Result<Self> {
+        self.queries()?;
+        Ok(self)
     }
 
     /// Sets the longest duration of one request. Default: 10 s.
@@ -348,7 +353,11 @@ impl Schedules {
 
     /// The store's history, for this call.
     pub(super) fn needed_history(&self, op: &'static str) -> Result<&dyn History> {
-        self.requests.backend.history().ok_or_else(|| no_history(op))
+        self.history_of_runs().ok_or_else(|| no_history(op))
+    }
+
+    pub(super) fn history_of_runs(&self) -> Option<&dyn History> {
+        self.requests.backend.history()
     }
 
     /// Adds a schedule, or changes the one of its name to this: an upsert. The progress of an existing
@@ -423,17 +432,7 @@ impl Schedules {
         self.within(op, self.shared.send(operation, self.deadline / PATIENCE)).await
     }
 
-    /// Sends an operation of the node that has this client, with those of concurrent calls. `deadline`:
-    /// the caller's time limit.
-    pub(crate) async fn send(
-        &self,
-        operation: &Operation<'_>,
-        deadline: Duration,
-    ) -> Result<Reply> {
-        self.shared.send(operation, deadline / PATIENCE).await?
-    }
-
-    pub(super) fn queries(&self) -> Result<&dyn Queries> {
+    pub(crate) fn queries(&self) -> Result<&dyn Queries> {
         self.requests.backend.queries().ok_or_else(|| {
             let none = format!(
                 "{:?} has no queries, which stored schedules need; use another backend",
