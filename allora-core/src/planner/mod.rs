@@ -19,7 +19,6 @@ mod capacity;
 mod claim_ids;
 mod claimed;
 mod congestion_window;
-mod contention;
 mod decide;
 mod delays;
 mod due;

@@ -16,7 +16,6 @@
 
 use super::{
     Planner,
-    contention::Contention,
     delays::{CONFLICT, JOB, QUERY},
     own_claims::OwnClaims,
     shares::Shares,
@@ -43,7 +42,6 @@ pub(super) struct Turns {
     others: Option<OtherBuilds>,
     changes: Changes,
     own_claims: OwnClaims,
-    pub(super) contention: Contention,
     pub(super) shares: Shares,
 }
 

@@ -343,11 +343,7 @@ impl Handle {
 
     /// Changes a job by the client of the node. A job in code of this node that is not in the store is
     /// about to be registered.
-    async fn change<'a, T, F>(
-        &'a self,
-        name: &str,
-        call: impl Fn(&'a Schedules) -> F,
-    ) -> Result<T>
+    async fn change<'a, T, F>(&'a self, name: &str, call: impl Fn(&'a Schedules) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
