@@ -2,16 +2,16 @@
 
 use super::{context::CommandContext, process::execute};
 use crate::kinds::{self, COMMAND, HTTP, command, http};
-use allora_core::{BoxError, Builder, Pattern, Run};
+use allora_core::{BoxError, Pattern, Run, SchedulerBuilder};
 use std::sync::Arc;
 
 /// Has the scheduler run these kinds, and those for nodes with the labels of this node.
 pub(super) fn route(
-    mut builder: Builder,
+    mut builder: SchedulerBuilder,
     kinds: &[String],
     labels: &[String],
     context: &Arc<CommandContext>,
-) -> Builder {
+) -> SchedulerBuilder {
     let has = |kind: &str| kinds.iter().any(|one| one == kind);
     if has(COMMAND) {
         let context = context.clone();

@@ -184,7 +184,7 @@ impl Planner {
     fn on_state(&mut self, id: SlotId, asked: &RequestAction, state: &JobState, now: Time) {
         let Some(slot) = self.jobs.get(id) else { return };
         if let RequestAction::Advance(advance) = asked
-            && state.cursor == advance.then
+            && state.next == advance.then
         {
             self.effects.events.push(not_run(
                 slot.name.clone(),

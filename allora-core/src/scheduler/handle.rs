@@ -131,7 +131,7 @@ impl Handle {
     /// that ([`LabelUnmatched`](crate::Condition::LabelUnmatched)).
     ///
     /// # Errors
-    /// `Invalid` for a label that [`Builder::node_labels`](super::Builder::node_labels) rejects.
+    /// `Invalid` for a label that [`SchedulerBuilder::node_labels`](super::SchedulerBuilder::node_labels) rejects.
     pub fn need_labels<L: Into<String>>(&self, labels: impl IntoIterator<Item = L>) -> Result {
         let labels: BTreeSet<String> = labels.into_iter().map(Into::into).collect();
         labels.iter().try_for_each(|label| check_label(label))?;
@@ -141,7 +141,7 @@ impl Handle {
 
     /// Reports what the program knows about itself, in place of its report before: as conditions of
     /// this node at once ([`ProgramReport`](crate::Condition::ProgramReport)), and to the other nodes
-    /// with the next write of this node's record ([`Builder::heartbeat`](super::Builder::heartbeat)).
+    /// with the next write of this node's record ([`SchedulerBuilder::heartbeat`](super::SchedulerBuilder::heartbeat)).
     ///
     /// ```
     /// use allora_core::{Handle, ProgramReport};
@@ -162,7 +162,7 @@ impl Handle {
     }
 
     /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace
-    /// period](super::Builder::grace). When a tenth of the period is left (at most 5 s), runs are
+    /// period](super::SchedulerBuilder::grace). When a tenth of the period is left (at most 5 s), runs are
     /// [cancelled](crate::Run::cancelled); at its end their futures are dropped. At-least-once
     /// occurrences are then released. This call returns at once; `run` returns at the end.
     pub fn stop(&self) {
@@ -178,7 +178,7 @@ impl Handle {
     /// of up to a minute ago, runs now.
     ///
     /// # Errors
-    /// As [`Builder::build`](super::Builder::build). `Invalid` if the only time of the job is older.
+    /// As [`SchedulerBuilder::build`](super::SchedulerBuilder::build). `Invalid` if the only time of the job is older.
     /// `Other` if the scheduler was stopped.
     pub fn add(&self, name: impl Into<Arc<str>>, spec: impl IntoJob) -> Result {
         let (name, spec) = (name.into(), spec.into_job());
@@ -206,7 +206,7 @@ impl Handle {
 
     /// Triggers one run of a job, now and independently of its schedule, on the first node with
     /// capacity, as [`Schedules::trigger`]. The id is remembered for
-    /// [`trigger_retention`](super::Builder::trigger_retention).
+    /// [`trigger_retention`](super::SchedulerBuilder::trigger_retention).
     ///
     /// A job in code of this node that is not registered yet, because the scheduler has just begun, is
     /// waited for, for at most 10 s. While the scheduler stops, another node runs the job, or one that
