@@ -462,6 +462,14 @@ impl Node {
         }
     }
 
+    /// Waits until the scheduler is stopped. `wake` wakes the part that waits; what else it wakes the part
+    /// for is found afterwards.
+    pub(super) async fn stopped(&self, wake: &Notify) {
+        while self.shared().stop == Stop::No {
+            wake.notified().await;
+        }
+    }
+
     /// Notes that something was written to the store, which may have old history to prune.
     pub(super) fn wrote(&self) {
         self.has_written.store(true, Ordering::Relaxed);

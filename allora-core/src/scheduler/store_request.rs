@@ -5,7 +5,7 @@ pub(super) use crate::backoff::{MAX_BACKOFF, MIN_BACKOFF};
 
 use super::{monotonic::later, node::Node};
 use crate::{
-    backend::{Applied, Backend, Batch, HistoryEntry, Outcome},
+    backend::{Applied, Backend, Batch, HistoryEntry, Operation, Outcome, TimeSource},
     error::{Error, ErrorKind, Result},
     event::Event,
     name::is_internal,
@@ -45,6 +45,12 @@ pub(super) async fn within_limit<T>(
     let took = node.runtime.now().saturating_duration_since(sent);
     node.metrics.requested(op, took, answer.as_ref().err());
     answer
+}
+
+/// Sends operations of the node to the store by themselves, as one batch.
+pub(super) async fn send(node: &Node, operations: &[Operation<'_>]) -> Result<Applied> {
+    let time = TimeSource::Store { fallback: node.runtime.wall() };
+    within(node, OP, reschedule(node, &*node.backend, Batch::new(&node.id, time, operations))).await
 }
 
 /// Sends a batch, checks that each operation has a reply, and reports the runs that it has recorded as

@@ -540,9 +540,8 @@ impl Claimer {
         };
         let Some(work) = self.driver.apply(Input::Found(found)).found else { return };
         let claimed_at = work.claimed_at.filter(|_| has_stored && next_due.is_some());
-        let FoundWork { is_new, left_until, .. } = work;
-        let found =
-            Found { now, next_due, records, of_code, is_full, is_new, claimed_at, left_until };
+        let work = FoundWork { claimed_at, ..work };
+        let found = Found { now, next_due, records, of_code, is_full, work };
         self.search.answered(&node, found);
     }
 

@@ -4,7 +4,7 @@
 use crate::{
     backend::{Due, DueQuery, Preferred, TimeSource},
     error::Result,
-    planner::{self, When},
+    planner::{self, FoundWork, When},
     scheduler::{
         monotonic::later,
         node::Node,
@@ -141,7 +141,7 @@ impl Sweep {
 
     /// The last page has come. Returns whether it was not the first.
     fn ends(&mut self, node: &Node, found: Found, has_new: bool) -> bool {
-        let Found { now, records, claimed_at, left_until, .. } = found;
+        let Found { now, records, work: FoundWork { claimed_at, left_until, .. }, .. } = found;
         (self.has_new, self.is_whole) = (false, true);
         let longest = LONGEST.min(node.config.poll_interval);
         if has_new {
@@ -216,13 +216,8 @@ pub(in crate::scheduler) struct Found {
     pub(in crate::scheduler) records: usize,
     pub(in crate::scheduler) of_code: usize,
     pub(in crate::scheduler) is_full: bool,
-    /// At least one of them is new to this node, which can run it.
-    pub(in crate::scheduler) is_new: bool,
-    /// The time at which schedules that are left to other nodes are searched again.
-    pub(in crate::scheduler) left_until: Option<Time>,
-    /// The time at which queries begin to claim most of them. Until then, one more search would find
-    /// the same ones.
-    pub(in crate::scheduler) claimed_at: Option<Time>,
+    /// What the planner has made of them.
+    pub(in crate::scheduler) work: FoundWork,
 }
 
 /// The store's kinds that match this node's patterns.
@@ -492,7 +487,8 @@ impl Search {
 
     /// A search for both parts has a reply.
     fn found_all(&mut self, node: &Node, found: Found) {
-        let Found { next_due, is_full, is_new, claimed_at, left_until, .. } = found;
+        let Found { next_due, is_full, work, .. } = found;
+        let FoundWork { is_new, claimed_at, left_until } = work;
         self.stored.ends(node, found, is_new);
         self.stored.has_enough = is_full && is_new;
         if claimed_at.is_some() {
@@ -511,7 +507,8 @@ impl Search {
 
     /// A page of stored schedules has come.
     fn found_stored(&mut self, node: &Node, found: Found) {
-        let Found { next_due, records, is_full, is_new, claimed_at, left_until, .. } = found;
+        let Found { next_due, records, is_full, work, .. } = found;
+        let FoundWork { is_new, claimed_at, left_until } = work;
         let sweep = &mut self.stored;
         sweep.has_new |= is_new;
         sweep.has_enough = is_full && is_new;
@@ -534,7 +531,7 @@ impl Search {
 
     /// A page of jobs in code has come. If it has all of them, both parts are searched at once again.
     fn found_code(&mut self, node: &Node, found: Found) {
-        let Found { now, next_due, records, is_full, is_new, .. } = found;
+        let Found { now, next_due, records, is_full, work: FoundWork { is_new, .. }, .. } = found;
         let Some(sweep) = &mut self.code else { return };
         sweep.has_new |= is_new;
         if is_full {
