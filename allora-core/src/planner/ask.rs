@@ -14,7 +14,7 @@ use super::{
     wake_up::{WakeUp, When, recheck},
 };
 use crate::{
-    backend::MAX_BYTES,
+    backend::{MAX_BYTES, OPERATION_BYTES},
     job::{CheckedSchedule, Delivery, InvalidNextAt},
     time::{Time, saturating_add, since},
 };
@@ -91,41 +91,56 @@ impl Planner {
         Tick { requests, are_suspects, query, wake_at, more, full, search_by, at_limit }
     }
 
-    /// Adds operations about jobs whose time has come: first those that need no capacity. Returns the
-    /// number of claims, and whether a job was held back: a query claims what was due before it.
+    /// Adds operations about jobs whose time has come. Returns the number of claims, and whether a job
+    /// was held back: a query claims what was due before it.
     fn ask(&mut self, now: Time, room: usize, requests: &mut Vec<Request>) -> (usize, bool) {
         let size = self.outbox.window_left();
+        let mut bytes = 0;
+        while requests.len() < size
+            && let Some((at @ When::Next, _, id)) = self.next_up()
+        {
+            bytes += self.jobs.get(id).map_or(0, Slot::operation_bytes);
+            if bytes > MAX_BYTES && !requests.is_empty() {
+                return (0, false);
+            }
+            self.jobs.pop_up();
+            requests.extend(self.ask_about(id, at, now));
+        }
+        let most = self.turns.contention.size(room);
         let has_query = self.due.has_query(now, &self.turns);
         // The occurrence that was due first is claimed first, by either way. Of two at one time, a draw
         // decides.
         let draw = self.config.seed() ^ self.tick;
         let is_query_first = stable_hash(&[&draw.to_le_bytes()]).is_multiple_of(2);
-        let (mut claims, mut bytes) = (0, 0);
-        while requests.len() < size
-            && let Some((wake_at, _, id)) = self.next_up()
-            && wake_at.is_due(now)
+        let (mut claims, mut has_held) = (0, false);
+        while claims < most
+            && !has_held
+            && requests.len() < size
+            && (requests.is_empty() || bytes + OPERATION_BYTES <= MAX_BYTES)
         {
-            let more = self.jobs.get(id).map_or(0, Slot::operation_bytes);
-            if bytes + more > MAX_BYTES && !requests.is_empty() {
+            let due = self.due_now(now, (most - claims).min(size - requests.len()));
+            if due.is_empty() {
                 break;
             }
-            if let When::At(at) = wake_at {
-                if claims >= room {
-                    break;
+            for wake_up @ (at, _, id) in due {
+                let more = self.jobs.get(id).map_or(0, Slot::operation_bytes);
+                let fits = requests.is_empty() || bytes + more <= MAX_BYTES;
+                let by_query = match at {
+                    When::At(at) if has_query => self.due.before(at, is_query_first, room),
+                    When::At(_) | When::Next => 0,
+                };
+                has_held |= claims + by_query >= room;
+                if has_held || claims >= most || requests.len() >= size || !fits {
+                    self.jobs.put_back(wake_up);
+                    continue;
                 }
-                if has_query && claims + self.due.before(at, is_query_first, room) >= room {
-                    return (claims, true);
-                }
+                let request = self.ask_about(id, at, now);
+                bytes += request.as_ref().map_or(0, |_| more);
+                claims += usize::from(request.as_ref().is_some_and(Request::is_claim));
+                requests.extend(request);
             }
-            self.jobs.pop_up();
-            let request = self.ask_about(id, wake_at, now);
-            let needs_room = wake_at != When::Next;
-            let is_claim = request.as_ref().is_some_and(Request::is_claim);
-            claims += usize::from(needs_room && is_claim);
-            bytes += request.as_ref().map_or(0, |_| more);
-            requests.extend(request);
         }
-        (claims, false)
+        (claims, has_held)
     }
 
     /// Looks now, whatever the node's capacity, at the jobs that are due and need none: those whose
@@ -297,6 +312,21 @@ impl Planner {
                 None
             }
         }
+    }
+
+    /// Removes due entries from the queue that may be sent now, in this node's order.
+    fn due_now(&mut self, now: Time, most: usize) -> Vec<WakeUp> {
+        let choice = self.turns.contention.choice(most);
+        let mut due = Vec::new();
+        while due.len() < choice
+            && let Some(wake_up) = self.next_up()
+            && wake_up.0.is_due(now)
+        {
+            self.jobs.pop_up();
+            due.push(wake_up);
+        }
+        self.turns.contention.order(&mut due);
+        due
     }
 
     fn next_up(&mut self) -> Option<WakeUp> {

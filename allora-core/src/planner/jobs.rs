@@ -162,6 +162,11 @@ impl Jobs {
         self.queue.pop();
     }
 
+    /// Puts a wake-up back that was removed.
+    pub(super) fn put_back(&mut self, wake_up: WakeUp) {
+        self.queue.push(Reverse(wake_up));
+    }
+
     /// The first wake-up of a job whose operations fail.
     pub(super) fn next_suspect(&mut self) -> Option<WakeUp> {
         while let Some(Reverse(wake_up)) = self.suspects.peek().copied() {

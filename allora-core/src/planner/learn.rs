@@ -168,6 +168,7 @@ impl Planner {
             is_new,
             claimed_at: self.due.claims_found_at(states.len()),
             left_until: self.turns.shares.left_until(),
+            is_losing: self.turns.contention.is_losing(),
         }
     }
 

@@ -18,6 +18,7 @@ mod capacity;
 mod claim_ids;
 mod claimed;
 mod congestion_window;
+mod contention;
 mod delays;
 mod due;
 mod effects;

@@ -99,6 +99,8 @@ pub(crate) struct FoundWork {
     pub(crate) claimed_at: Option<Time>,
     /// The time at which what is left to other nodes is searched again.
     pub(crate) left_until: Option<Time>,
+    /// Other nodes claim the same occurrences.
+    pub(crate) is_losing: bool,
 }
 
 /// Claims of a node that stops, made or without a reply, that have no run.

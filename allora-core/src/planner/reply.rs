@@ -140,6 +140,7 @@ impl Planner {
             Reply::Claimed(claimed) => match request.action {
                 RequestAction::Claim(pending) => {
                     slot.was_not_refused();
+                    self.turns.contention.record(true);
                     let start = self.start(id, &pending, claimed, now)?;
                     let has_room = !was_lost || self.has_room_for(Some(id));
                     if has_room {
@@ -182,6 +183,9 @@ impl Planner {
 
     /// Applies the record that was returned for a request.
     fn on_state(&mut self, id: SlotId, asked: &RequestAction, state: &JobState, now: Time) {
+        if let RequestAction::Claim(_) = asked {
+            self.turns.contention.record(false);
+        }
         let Some(slot) = self.jobs.get(id) else { return };
         if let RequestAction::Advance(advance) = asked
             && state.next == advance.then

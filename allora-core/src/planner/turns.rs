@@ -16,6 +16,7 @@
 
 use super::{
     Planner,
+    contention::Contention,
     delays::{CONFLICT, JOB, QUERY},
     job::slot::{Off, Phase, Slot},
     own_claims::OwnClaims,
@@ -42,6 +43,7 @@ pub(super) struct Turns {
     others: Option<OtherBuilds>,
     changes: Changes,
     own_claims: OwnClaims,
+    pub(super) contention: Contention,
     pub(super) shares: Shares,
 }
 

@@ -25,6 +25,9 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// The largest number of records of one search, in addition to those in memory.
 const FOUND: usize = 1_000;
 
+/// The number of offsets at which a search may begin when other nodes work on what is due.
+const PLACES: usize = 8;
+
 /// The wait after a search that found records and nothing new to do; doubled each time, up to
 /// [`LONGEST`].
 const FRUITLESS: Duration = Duration::from_millis(50);
@@ -63,6 +66,10 @@ pub(in crate::scheduler) struct Search {
     stored: Sweep,
     /// The jobs in code, while both parts are searched in turn.
     code: Option<Sweep>,
+    /// The number of due records that the next search leaves to other nodes.
+    skip: usize,
+    /// More is due than one search returns, and other nodes work on it, too.
+    is_crowded: bool,
     /// The earliest time of a search after one that failed.
     retry_at: Option<Instant>,
     wait: Duration,
@@ -244,6 +251,8 @@ impl Search {
             part: Part::All,
             stored: Sweep::new(),
             code: None,
+            skip: 0,
+            is_crowded: false,
             retry_at: None,
             wait: MIN_BACKOFF,
             limit: FOUND,
@@ -423,7 +432,7 @@ impl Search {
         let soon = saturating_add(node.now(&node.shared()), AHEAD);
         let is_soon = matches!(expected, Some(When::At(at)) if at <= soon);
         self.expects_some = part != Part::Code && is_soon;
-        let is_whole = !self.left_out.contains(&true);
+        let is_whole = self.skip == 0 && !self.left_out.contains(&true);
         let sweep = match (part, &mut self.code) {
             (Part::Code, Some(code)) => code,
             _ => &mut self.stored,
@@ -431,7 +440,8 @@ impl Search {
         // Later changes set this time again.
         sweep.at = None;
         sweep.is_whole &= is_whole;
-        let (is_first, is_whole, skip) = (sweep.skip == 0, sweep.is_whole, sweep.skip);
+        let (is_first, is_whole) = (sweep.skip == 0, sweep.is_whole);
+        let skip = if part == Part::All { self.skip } else { sweep.skip };
         let (limit, known_kinds) = (self.limit + known, self.kinds.all.clone());
         let (node, left_out) = (node.clone(), self.left_out.clone());
         self.request.begin(async move {
@@ -467,7 +477,9 @@ impl Search {
         });
     }
 
-    /// Applies a result. If a full page has nothing for this node, the parts are searched in turn.
+    /// Applies a result. If other nodes work on what is due, and one search does not return all of
+    /// it, the next search begins at a random offset. If a full page has nothing for this node, the
+    /// parts are searched in turn.
     pub(in crate::scheduler) fn answered(&mut self, node: &Node, found: Found) {
         (self.retry_at, self.wait) = (None, MIN_BACKOFF);
         self.limit = (self.limit * 2).min(FOUND);
@@ -488,13 +500,14 @@ impl Search {
     /// A search for both parts has a reply.
     fn found_all(&mut self, node: &Node, found: Found) {
         let Found { next_due, is_full, work, .. } = found;
-        let FoundWork { is_new, claimed_at, left_until } = work;
+        let FoundWork { is_new, claimed_at, left_until, is_losing } = work;
+        let left_out = self.skip > 0;
         self.stored.ends(node, found, is_new);
         self.stored.has_enough = is_full && is_new;
         if claimed_at.is_some() {
             return;
         }
-        if is_full && !is_new {
+        if is_full && !is_new && !left_out {
             self.code = Some(Sweep::new());
             // The page has not returned more of those that are left to other nodes.
             if left_until.is_none() {
@@ -502,13 +515,26 @@ impl Search {
             }
             return;
         }
-        self.stored.by_due(next_due);
+        // Records that the search left out are still due.
+        match left_out {
+            true => self.stored.by(When::Next),
+            false => self.stored.by_due(next_due),
+        }
+        if is_full {
+            self.is_crowded |= is_losing;
+        } else if !left_out {
+            self.is_crowded = false;
+        }
+        self.skip = match self.is_crowded && is_full {
+            true => FOUND * (node.runtime.random() as usize % PLACES),
+            false => 0,
+        };
     }
 
     /// A page of stored schedules has come.
     fn found_stored(&mut self, node: &Node, found: Found) {
         let Found { next_due, records, is_full, work, .. } = found;
-        let FoundWork { is_new, claimed_at, left_until } = work;
+        let FoundWork { is_new, claimed_at, left_until, .. } = work;
         let sweep = &mut self.stored;
         sweep.has_new |= is_new;
         sweep.has_enough = is_full && is_new;
