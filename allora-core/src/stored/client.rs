@@ -10,17 +10,16 @@ use super::{
 use crate::{
     backend::{
         Action, Backend, Edit, History, HistoryEntry, HistoryQuery, JobState, Operation, Queries,
-        Reply, TimeSource,
+        Reply, TimeSource, no_reply,
     },
     error::{Error, ErrorKind, Result},
+    monotonic::{self, later},
     record::TRIGGER_RETENTION,
     runtime::{Runtime, detect},
     time::{Time, whole_millis},
 };
-use futures::future::{Either, select};
 use std::{
     fmt,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -97,7 +96,7 @@ impl Schedules {
     /// `Unsupported` if the backend has no stored schedules, `Invalid` if there is no runtime.
     pub fn new(backend: impl Backend) -> Result<Self> {
         let runtime = detect()?;
-        Self::from_parts(Arc::new(backend), runtime)
+        Self::from_parts(Arc::new(backend), runtime).checked()
     }
 
     /// As [`new`](Self::new), on this runtime.
@@ -105,17 +104,22 @@ impl Schedules {
     /// # Errors
     /// `Unsupported` if the backend has no stored schedules.
     pub fn on(backend: impl Backend, runtime: impl Runtime) -> Result<Self> {
-        Self::from_parts(Arc::new(backend), Arc::new(runtime))
+        Self::from_parts(Arc::new(backend), Arc::new(runtime)).checked()
     }
 
-    pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Result<Self> {
+    /// A client that may lack queries: its calls that need them say so.
+    pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Self {
         let deadline = Duration::from_secs(10);
         let requests = Arc::new(Requests::new(backend, runtime));
         let shared = Arc::new(SharedRequests::new(requests.clone()));
         let (trigger_retention, deleted) = (TRIGGER_RETENTION, Arc::default());
-        let schedules = Self { requests, shared, deadline, trigger_retention, deleted };
-        schedules.queries()?;
-        Ok(schedules)
+        Self { requests, shared, deadline, trigger_retention, deleted }
+    }
+
+    /// This client, if its backend has queries.
+    pub(crate) fn checked(self) -> Result<Self> {
+        self.queries()?;
+        Ok(self)
     }
 
     /// Sets the longest duration of one request. Default: 10 s.
@@ -144,9 +148,7 @@ impl Schedules {
     /// A dropped call may or may not have added it. Add it again, or read it.
     pub async fn add(&self, stored: &StoredSchedule) -> Result<JobState> {
         let mut added = self.add_all(std::slice::from_ref(stored)).await?;
-        added
-            .pop()
-            .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "the backend returned no reply")))
+        added.pop().unwrap_or_else(|| Err(no_reply()))
     }
 
     /// Adds any number of schedules, each independently. Returns the results by position.
@@ -183,9 +185,7 @@ impl Schedules {
         let new: Vec<Operation<'_>> = planned.iter().flatten().map(Planned::operation).collect();
         let mut created = self.create(&new).await?.into_iter();
         let reply = |planned: Result<Planned<'_>>| match planned {
-            Ok(_) => created.next().unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::Other, "the backend returned no reply"))
-            }),
+            Ok(_) => created.next().unwrap_or_else(|| Err(no_reply())),
             Err(error) => Err(error),
         };
         Ok(planned.into_iter().map(reply).collect())
@@ -300,7 +300,8 @@ impl Schedules {
         if self.deleted.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNE_EVERY) {
             // A failure is left to a later deletion.
             let prune = self.requests.backend.prune(self.now());
-            let _ = self.within_time("prune", PRUNE_TIMEOUT.min(self.deadline), prune).await;
+            let limit = PRUNE_TIMEOUT.min(self.deadline);
+            let _ = monotonic::within(&*self.requests.runtime, "prune", limit, prune).await;
         }
         Ok(())
     }
@@ -348,7 +349,11 @@ impl Schedules {
 
     /// The store's history, for this call.
     pub(super) fn needed_history(&self, op: &'static str) -> Result<&dyn History> {
-        self.requests.backend.history().ok_or_else(|| no_history(op))
+        self.history_of_runs().ok_or_else(|| no_history(op))
+    }
+
+    pub(super) fn history_of_runs(&self) -> Option<&dyn History> {
+        self.requests.backend.history()
     }
 
     /// Adds a schedule, or changes the one of its name to this: an upsert. The progress of an existing
@@ -397,7 +402,8 @@ impl Schedules {
 
     /// Waits.
     pub(super) async fn pause_for(&self, span: Duration) {
-        self.requests.runtime.sleep_until(self.requests.runtime.now() + span).await;
+        let runtime = &self.requests.runtime;
+        runtime.sleep_until(later(runtime.now(), span)).await;
     }
 
     /// Sends operations as one batch, or one operation with those of concurrent calls. Returns the
@@ -423,17 +429,7 @@ impl Schedules {
         self.within(op, self.shared.send(operation, self.deadline / PATIENCE)).await
     }
 
-    /// Sends an operation of the node that has this client, with those of concurrent calls. `deadline`:
-    /// the caller's time limit.
-    pub(crate) async fn send(
-        &self,
-        operation: &Operation<'_>,
-        deadline: Duration,
-    ) -> Result<Reply> {
-        self.shared.send(operation, deadline / PATIENCE).await?
-    }
-
-    pub(super) fn queries(&self) -> Result<&dyn Queries> {
+    pub(crate) fn queries(&self) -> Result<&dyn Queries> {
         self.requests.backend.queries().ok_or_else(|| {
             let none = format!(
                 "{:?} has no queries, which stored schedules need; use another backend",
@@ -453,23 +449,7 @@ impl Schedules {
         op: &'static str,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        self.within_time(op, self.deadline, call).await
-    }
-
-    async fn within_time<T>(
-        &self,
-        op: &'static str,
-        deadline: Duration,
-        call: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let limit = self.requests.runtime.sleep_until(self.requests.runtime.now() + deadline);
-        match select(pin!(call), limit).await {
-            Either::Left((answer, _)) => answer,
-            Either::Right(_) => {
-                let late = format!("the store did not answer within {deadline:?}");
-                Err(Error::new(ErrorKind::Unavailable, late).op(op))
-            }
-        }
+        monotonic::within(&*self.requests.runtime, op, self.deadline, call).await
     }
 }
 

@@ -41,7 +41,6 @@ mod bulk;
 mod calendars;
 mod client;
 mod definition;
-mod driven;
 mod errors;
 #[cfg(feature = "json")]
 mod export;
@@ -68,7 +67,6 @@ pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
 pub use client::Schedules;
 pub use definition::Definition;
 pub(crate) use definition::Found;
-pub(crate) use errors::{end_unknown, no_history, not_ended, not_triggered};
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
 pub use list::{Filter, ScheduleState};

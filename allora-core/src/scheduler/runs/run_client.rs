@@ -32,9 +32,6 @@ impl Run {
         let node = node.ok_or_else(|| {
             Error::new(ErrorKind::Other, "the scheduler of this run has ended").op("schedules")
         })?;
-        node.schedules.clone().ok_or_else(|| {
-            let none = format!("{:?} has no queries; use another backend", node.backend);
-            Error::new(ErrorKind::Unsupported, none).op("schedules")
-        })
+        node.schedules.clone().checked().map_err(|error| error.op("schedules"))
     }
 }
