@@ -106,7 +106,7 @@ impl<B: Backend> RecordingBackend<B> {
                     self.log.write(name, node, wall(), What::Answered { fence: claimed.fence });
                 }
             }
-            (Action::Advance(advance), Reply::State(state)) if state.cursor == advance.then => {
+            (Action::Advance(advance), Reply::State(state)) if state.next == advance.then => {
                 let first = advance.expected.timestamp_millis();
                 let last = advance.not_run.last.timestamp_millis();
                 self.log.write(name, node, now.timestamp_millis(), What::Skip { first, last });

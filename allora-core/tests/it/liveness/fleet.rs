@@ -10,9 +10,9 @@ use allora_conformance::{
     },
 };
 use allora_core::{
-    ActiveCondition, Backend, BoxError, Builder, Condition, Error, ErrorKind, Event, FailingPart,
-    Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule, Scheduler, Schedules, Stopped,
-    StoredSchedule, Time,
+    ActiveCondition, Backend, BoxError, Condition, Error, ErrorKind, Event, FailingPart, Handle,
+    JobSpec, Pattern, Result, Run, Runtime, Schedule, Scheduler, SchedulerBuilder, Schedules,
+    Stopped, StoredSchedule, Time,
     backend::{
         Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryEntry,
         HistoryQuery, JobState, Notifier, OPERATOR, Operation, Page, Queries, Reply, TimeSource,
@@ -71,7 +71,7 @@ pub(super) struct Seat<'a> {
     fleet: &'a Fleet,
     pub(super) node: SimNode,
     pub(super) faults: Arc<Faults>,
-    builder: Option<Builder>,
+    builder: Option<SchedulerBuilder>,
     added: Vec<(Arc<str>, Code)>,
     concurrency: usize,
 }
@@ -347,7 +347,7 @@ pub(super) fn listed(stalls: &[Stall]) -> String {
 }
 
 impl Seat<'_> {
-    pub(super) fn set(&mut self, change: impl FnOnce(Builder) -> Builder) {
+    pub(super) fn set(&mut self, change: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder) {
         self.builder = self.builder.take().map(change);
     }
 
