@@ -133,7 +133,7 @@ impl Store {
                 let Update { name, mut cached, update, entry, .. } =
                     update.ok_or_else(|| self.unexpected_response(OP))?;
                 if entry.is_some() {
-                    self.history.appended_to(iter::once(&*name));
+                    self.history.appended([&*name]);
                 }
                 cached.commit(&update, &stamp, now);
                 let operation = &batch.operations[target.first];

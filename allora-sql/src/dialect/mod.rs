@@ -22,7 +22,6 @@ mod write;
 pub(crate) use arguments::{
     DueRange, NewData, RequestContext, SimpleClaim, SimpleCompletion, Write,
 };
-pub(crate) use history::PLACES;
 pub(crate) use read::KINDS;
 pub(crate) use tables::{Index, SCHEMA, Step};
 
