@@ -24,9 +24,8 @@ use std::{
 
 const OP: &str = "connect";
 
-/// The default total of a history, and the largest one.
-const ENTRIES: u64 = 1_000_000;
-const MOST_ENTRIES: u64 = 10_000_000;
+/// The default number of history entries of each job.
+const PER_JOB: u64 = 1_000;
 
 /// Connects to a store.
 ///
@@ -104,10 +103,9 @@ impl RedisBuilder {
         self
     }
 
-    /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
-    /// `HistoryLimits::default()` has 1 million entries, 1 000 of each job, and 30 days. The total is
-    /// that of all shards together. Range of the total: 0, which keeps no history, to 10 million.
-    /// Default: none.
+    /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
+    /// failures, and of its other entries; 0 keeps no history. Default: none. Redis keeps it in memory:
+    /// an entry without an output takes about 500 bytes.
     pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
         self.history = Some(limits.into());
         self
@@ -318,7 +316,7 @@ impl RedisBuilder {
             scripts: Scripts::default(),
             place,
             durability_warning,
-            history: HistoryPruning::new(self.history, ENTRIES),
+            history: HistoryPruning::new(self.history, PER_JOB),
             unused: self.unused.map(Unused::new),
             confirm: (self.replicas > 0).then_some(Confirm { replicas: self.replicas, within }),
             store_ids: Mutex::new(HashMap::new()),
@@ -341,7 +339,7 @@ impl RedisBuilder {
         if !range.contains(&self.timeout) {
             return wrong(format!("a time-out of {:?}; give 10 ms to 1 min", self.timeout));
         }
-        if let Some(Err(text)) = self.history.map(|limits| limits.check(MOST_ENTRIES)) {
+        if let Some(Err(text)) = self.history.map(|limits| limits.check()) {
             return wrong(text);
         }
         let range = Duration::from_secs(1)..=Duration::from_secs(10 * 366 * 86_400);

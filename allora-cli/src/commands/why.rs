@@ -237,7 +237,7 @@ async fn of_time(session: &Session, state: &JobState, at: Time, now: Time) -> Ou
             ),
             Some(oldest) => format!(
                 "the history begins at {}, after {time}; `allora run` keeps more with \
-                 --history-per-job and --history-age",
+                 --history and --history-age",
                 shown(oldest.occurrence.scheduled_at)
             ),
             None => format!("the history has no entry of this job, and so none for {time}"),

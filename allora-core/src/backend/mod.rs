@@ -18,9 +18,8 @@ mod reply;
 mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
-pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery, HistorySize};
-pub use history_limits::{HistoryLimits, HistoryMark, LAST_KEPT};
-pub(crate) use history_limits::{JobView, Removal};
+pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
+pub use history_limits::{HistoryLimits, HistoryTrim, Newest};
 pub use key::{ClaimKey, Waiter};
 pub use not_run::{NotRun, NotRunReason};
 pub use notifier::{Notification, Notifier};

@@ -30,7 +30,8 @@ pub(crate) const fn ms(n: u64) -> Duration {
 
 /// Limits that no test reaches: what happened is judged by the history.
 pub(crate) fn whole_history() -> HistoryLimits {
-    HistoryLimits::from(1_000_000).per_job(1_000_000).age(36_500 * secs(86_400))
+    let century = 36_500 * secs(86_400);
+    HistoryLimits::from(1_000_000).age(century).failure_age(century)
 }
 
 pub(crate) struct Lab {
@@ -145,11 +146,10 @@ impl Lab {
         self.sim.block_on(client.add(&schedule)).unwrap();
     }
 
-    /// The history of a job, the oldest entry first.
+    /// The history of a job with its active runs, the oldest entry first.
     pub(crate) fn past(&self, name: &str) -> Vec<HistoryEntry> {
-        let past = Backend::history(&self.store)
-            .unwrap()
-            .entries(HistoryQuery::new(usize::MAX).name(name));
+        let client = Schedules::on(self.store.clone(), self.clock.clone()).unwrap();
+        let past = client.history(HistoryQuery::new(usize::MAX).name(name));
         let mut past = self.sim.block_on(past).unwrap();
         past.reverse();
         past
