@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::{fmt, sync::Arc};
 
-/// What a [`Wrapped`] backend changes. Each method has the store inside, and forwards to it by
+/// The changes of a [`Wrapped`] backend. Each method has the store inside, and forwards to it by
 /// default.
 ///
 /// ```

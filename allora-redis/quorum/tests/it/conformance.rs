@@ -7,7 +7,7 @@ use allora_core::{Backend, Error, ErrorKind, Result};
 use async_trait::async_trait;
 use std::{future::Future, marker::PhantomData, sync::Arc};
 
-/// What is wrong with the last servers, as many as may fail.
+/// The failure of the last servers: of as many as may fail.
 trait Ill: Send + Sync + 'static {
     /// Makes a server ill; `None`: it is not.
     const MAKE: Option<fn(&mut Server)>;
