@@ -1,9 +1,9 @@
 //! The same schedule on tokio, async-std and smol: `cargo run --example runtimes`.
 //!
-//! The scheduler detects tokio. The other runtimes are set with `Builder::runtime`.
+//! The scheduler detects tokio. The other runtimes are set with `SchedulerBuilder::runtime`.
 
 use allora::{
-    Builder, Memory, Result, Run, Scheduler, every,
+    Memory, Result, Run, Scheduler, SchedulerBuilder, every,
     runtime::{AsyncStd, Smol},
 };
 use std::time::Duration;
@@ -23,12 +23,12 @@ fn main() -> Result {
     })
 }
 
-async fn show(builder: Builder, stop: impl Future<Output = ()>) -> Result {
+async fn show(builder: SchedulerBuilder, stop: impl Future<Output = ()>) -> Result {
     builder.build()?.run_until(stop).await;
     Ok(())
 }
 
-fn schedule(runtime: &'static str) -> Builder {
+fn schedule(runtime: &'static str) -> SchedulerBuilder {
     let every_half_second = every(Duration::from_millis(500));
     Scheduler::builder(Memory::new()).job("tick", every_half_second, async move |run: Run| {
         println!("{runtime:>10}  {}", run.scheduled_at().format("%H:%M:%S%.3f"));

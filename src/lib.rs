@@ -37,13 +37,13 @@
 //!
 //! # Items to begin with
 //!
-//! - [`Scheduler`] and [`Builder`]: a scheduler from its jobs and settings.
+//! - [`Scheduler`] and [`SchedulerBuilder`]: a scheduler from its jobs and settings.
 //! - [`JobSpec`]: the settings of a job: delivery, catch-up, overlap, retry, bounds, jitter.
 //! - [`Schedule`], [`every`], [`cron()`], [`at`] and the module [`schedule`]: the times of a job.
 //! - [`Job`]: a job type of your own. [`store::RecordStore`]: a store of your own, in three methods;
 //!   [`Backend`]: a wrapper around another store.
 //! - [`Schedules`] and [`StoredSchedule`]: schedules that live in the store, and are added and changed
-//!   while all nodes run. [`Builder::kind`] runs them. The module [`stored`] shows how to add a schedule
+//!   while all nodes run. [`SchedulerBuilder::kind`] runs them. The module [`stored`] shows how to add a schedule
 //!   for a customer.
 //! - [`runtime::Sim`]: test schedules without waiting.
 //! - [`crontab`]: read an existing crontab.

@@ -127,6 +127,6 @@ fn has_ended(state: &JobState) -> bool {
 
 /// The state as it is shown: an orphan has no next time, since no node runs it.
 pub(crate) fn without_next(mut state: JobState) -> JobState {
-    (state.cursor, state.due_at, state.head) = (None, None, None);
+    (state.next, state.due_at, state.head) = (None, None, None);
     state
 }

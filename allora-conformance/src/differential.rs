@@ -204,7 +204,7 @@ impl Walk {
             return match state {
                 Some(state) if state.fence % 2 == 0 => Action::Prune {
                     fence: state.fence,
-                    cursor: state.cursor.map(|cursor| cursor.scheduled_at),
+                    cursor: state.next.map(|cursor| cursor.scheduled_at),
                 },
                 _ => Action::Delete,
             };
@@ -234,7 +234,7 @@ impl Walk {
             }
             2 => Action::Pause { note: "by\0 hand" },
             3 => {
-                let cursor = state.cursor.filter(|_| self.random.below(2) == 0);
+                let cursor = state.next.filter(|_| self.random.below(2) == 0);
                 let skip = cursor.map(|cursor| {
                     let last = whole_millis(self.now()).max(cursor.scheduled_at);
                     let not_run = NotRun { count: Some(3), last, reason: NotRunReason::CatchUp };
@@ -347,7 +347,7 @@ impl Walk {
             0 => Action::Read,
             1 if self.random.below(2) == 0 => Action::Reap,
             1 => {
-                let expected = state.cursor.map_or(self.now(), |next| next.scheduled_at);
+                let expected = state.next.map_or(self.now(), |next| next.scheduled_at);
                 Action::Replace { generation, expected, by: expected }
             }
             2 => Action::Register { definition: "def", version: 0, first: self.next(self.ms()) },
@@ -359,13 +359,13 @@ impl Walk {
             }
             4 => {
                 let expected =
-                    state.cursor.map_or(from_millis(after).unwrap(), |next| next.scheduled_at);
+                    state.next.map_or(from_millis(after).unwrap(), |next| next.scheduled_at);
                 let not_run = self.not_run();
                 Action::Advance(Advance::new(generation, expected, not_run, self.next(after)))
             }
             _ => {
                 // The cursor's occurrence may have been started already: then it is no head.
-                let cursor = state.cursor.map(|next| Occurrence::from(next.scheduled_at));
+                let cursor = state.next.map(|next| Occurrence::from(next.scheduled_at));
                 self.claim(state.head.clone().or(cursor), fence, after)
             }
         }
@@ -373,8 +373,8 @@ impl Walk {
 
     /// Mostly for the cursor that was read, sometimes with a range that is not run.
     fn replan(&mut self, state: &JobState, then: Option<NextRun>) -> Replan {
-        let mut plan = Replan::new(state.cursor.filter(|_| self.random.below(8) > 0), then);
-        if let (0, Some(cursor)) = (self.random.below(2), state.cursor) {
+        let mut plan = Replan::new(state.next.filter(|_| self.random.below(8) > 0), then);
+        if let (0, Some(cursor)) = (self.random.below(2), state.next) {
             let late = chrono::TimeDelta::seconds(self.random.below(3) as i64);
             plan.not_run = Some((cursor.scheduled_at + late, self.not_run()));
         }

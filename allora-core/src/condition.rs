@@ -222,7 +222,7 @@ conditions! {
         /// The error, with line and column.
         error: String,
         /// The versions of the builds that handle the kind
-        /// ([`Builder::build_version`](crate::Builder::build_version)), here and on other live nodes.
+        /// ([`SchedulerBuilder::build_version`](crate::SchedulerBuilder::build_version)), here and on other live nodes.
         builds: String,
     }
     "kind {kind:?}: the data of the stored schedule {example:?} does not fit the handler of this build \
@@ -390,7 +390,7 @@ conditions! {
     remedy "synchronize the clocks; the store's is used";
 
     /// A node that this node has seen alive has not written its record for three
-    /// [heartbeats](crate::Builder::heartbeat). It has ended, or does not reach the store. Over when it
+    /// [heartbeats](crate::SchedulerBuilder::heartbeat). It has ended, or does not reach the store. Over when it
     /// has written its record again, and after a day.
     NodeDead[node] "node-dead" WARN false {
         /// The node's id.

@@ -16,7 +16,7 @@ pub(crate) use line::log;
 /// A change that happened on this node.
 ///
 /// The scheduler passes each event to the closure of
-/// [`Builder::on_event`](crate::Builder::on_event), in the order in which the events happen, and
+/// [`SchedulerBuilder::on_event`](crate::SchedulerBuilder::on_event), in the order in which the events happen, and
 /// logs it through `tracing` under the target `allora`; the start and the end of each run under
 /// `allora::run`. `Display` writes the same line, without time, level and node.
 ///
@@ -304,8 +304,8 @@ pub enum Event {
     },
     /// The record of an orphaned job in code, or of a one-off schedule that has ended, was removed
     /// after its retention period
-    /// ([`Builder::prune_orphans_after`](crate::Builder::prune_orphans_after),
-    /// [`Builder::prune_finished_after`](crate::Builder::prune_finished_after)).
+    /// ([`SchedulerBuilder::prune_orphans_after`](crate::SchedulerBuilder::prune_orphans_after),
+    /// [`SchedulerBuilder::prune_finished_after`](crate::SchedulerBuilder::prune_finished_after)).
     Pruned {
         /// The job.
         name: Arc<str>,

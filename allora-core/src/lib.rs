@@ -55,7 +55,7 @@ pub use registry::{NodeInfo, ProgramReport};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
-pub use scheduler::{Builder, Handle, Next, Scheduler, Stopped};
+pub use scheduler::{Handle, Next, Scheduler, SchedulerBuilder, Stopped};
 pub use stored::{Schedules, StoredSchedule};
 pub use time::Time;
 pub use trace::with_traceparent;

@@ -102,7 +102,7 @@ impl Run {
 
     /// The W3C trace context of the manual trigger, if its id [carries](crate::with_traceparent) one.
     /// `None` for an occurrence of the schedule. Make the run's spans children of it in a
-    /// [middleware](crate::Builder::middleware): `examples/telemetry` does so for OpenTelemetry.
+    /// [middleware](crate::SchedulerBuilder::middleware): `examples/telemetry` does so for OpenTelemetry.
     pub fn traceparent(&self) -> Option<&str> {
         self.trigger_parts()?.1
     }
@@ -169,7 +169,7 @@ impl Run {
     /// Says that this build cannot read the data of the stored schedule; then return an error. Handlers
     /// that receive a value say so by themselves. During a roll-out another node may have the build for
     /// it: the occurrence is released, and the node leaves the schedule to other nodes for two [poll
-    /// intervals](crate::Builder::poll_interval). If it comes back, the run has failed, and is tried
+    /// intervals](crate::SchedulerBuilder::poll_interval). If it comes back, the run has failed, and is tried
     /// again by its retry policy, with the same head start for the other nodes. The node reports
     /// [`DataMismatch`](crate::Condition::DataMismatch). Without effect on a job in code.
     pub fn data_does_not_fit(&self, error: impl fmt::Display) {

@@ -1,8 +1,8 @@
 //! The values of the status API as serde objects; the guide `json` has them all.
 //!
-//! Fields have the names of the values' own, apart from [`JobState::cursor`], which is `next`. Times
-//! are texts in the form of RFC 3339. Durations are whole milliseconds, and their fields end in `_ms`.
-//! Claim ids are hexadecimal texts, and reasons are words.
+//! Fields have the names of the values' own. Times are texts in the form of RFC 3339. Durations are
+//! whole milliseconds, and their fields end in `_ms`. Claim ids are hexadecimal texts, and reasons are
+//! words.
 
 use crate::{
     backend::{
@@ -56,7 +56,7 @@ object!(JobState {
     head,
     due_at,
     attempts,
-    cursor => { next: cursor },
+    next,
     last_started,
     fence,
     leases,
@@ -253,7 +253,7 @@ mod tests {
             data: br#"{"to":"ann"}"#.to_vec(),
             head: Some(occurrence),
             due_at: Some(at(60_500)),
-            cursor: Some(NextRun { scheduled_at: at(120_000), due_at: at(120_250) }),
+            next: Some(NextRun { scheduled_at: at(120_000), due_at: at(120_250) }),
             leases: vec![lease],
             paused: Some(Pause { since: at(1), note: "rest".to_owned() }),
             dead: vec![DeadLetter {

@@ -21,7 +21,7 @@ const ENTRIES: u64 = 100_000;
 /// Opens a store; see [`Etcd::builder`].
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it connects"]
-pub struct Builder {
+pub struct EtcdBuilder {
     prefix: String,
     login: Option<(String, String)>,
     tls: Option<Tls>,
@@ -90,7 +90,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-impl Default for Builder {
+impl Default for EtcdBuilder {
     fn default() -> Self {
         Self {
             prefix: "allora".into(),
@@ -109,21 +109,21 @@ impl Etcd {
     /// Connects with the default settings: `Etcd::connect(["http://127.0.0.1:2379"])`.
     ///
     /// # Errors
-    /// As [`Builder::connect`].
+    /// As [`EtcdBuilder::connect`].
     ///
     /// # Cancel safety
-    /// As [`Builder::connect`].
+    /// As [`EtcdBuilder::connect`].
     pub async fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Result<Self> {
         Self::builder().connect(endpoints).await
     }
 
     /// Connects with other settings.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> EtcdBuilder {
+        EtcdBuilder::default()
     }
 }
 
-impl Builder {
+impl EtcdBuilder {
     /// The store's namespace: all keys are under it and a slash. Stores with different prefixes share
     /// nothing. Form: `^[a-z_][a-z0-9_]{0,39}$`. Default: `allora`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -277,9 +277,9 @@ impl Builder {
 }
 
 /// The driver's own `Debug` shows passwords; this does not.
-impl fmt::Debug for Builder {
+impl fmt::Debug for EtcdBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
+        f.debug_struct("EtcdBuilder")
             .field("prefix", &self.prefix)
             .field("user", &self.login.as_ref().map(|(user, _)| user))
             .field("tls", &self.tls)
@@ -327,7 +327,7 @@ fn check_endpoint(endpoint: &str, tls: bool) -> Result {
         return invalid("begins with neither http:// nor https://");
     }
     if rest.contains('@') {
-        return invalid("contains a login; give the login to `Builder::login`");
+        return invalid("contains a login; give the login to `EtcdBuilder::login`");
     }
     let host = rest.trim_end_matches('/');
     if host.is_empty() || host.contains(['/', '?', '#', ' ']) {

@@ -31,8 +31,8 @@ mod records;
 // Connecting.
 mod connect;
 
-pub use connect::{Builder, Tls};
+pub use connect::{EtcdBuilder, Tls};
 pub use store::Etcd;
 
-/// The driver, for [`Builder::client`].
+/// The driver, for [`EtcdBuilder::client`].
 pub use etcd_client;

@@ -46,7 +46,7 @@ const MOST_ENTRIES: u64 = 10_000_000;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder connects with `connect` and its like"]
-pub struct Builder {
+pub struct RedisBuilder {
     prefix: String,
     shards: u32,
     history: Option<HistoryLimits>,
@@ -71,7 +71,7 @@ impl fmt::Debug for Login {
     }
 }
 
-impl Default for Builder {
+impl Default for RedisBuilder {
     fn default() -> Self {
         Self {
             prefix: "allora".into(),
@@ -87,7 +87,7 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+impl RedisBuilder {
     /// The first part of every key, and the store's namespace: two prefixes are invisible to each
     /// other. Default: `allora`. Range: `^[a-z_][a-z0-9_]{0,39}$`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {

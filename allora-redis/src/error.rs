@@ -81,7 +81,7 @@ pub fn refused(place: &str, cause: RedisError) -> Error {
         }
         (RedisErrorKind::Server(_), _) if detail.contains("cluster support disabled") => (
             ErrorKind::Invalid,
-            format!("{place} is not a node of a cluster; connect with `Builder::connect`"),
+            format!("{place} is not a node of a cluster; connect with `RedisBuilder::connect`"),
         ),
         (RedisErrorKind::Server(_), _) if detail.contains("db index") => {
             (ErrorKind::Invalid, format!("{place}: there is no such database"))
@@ -93,7 +93,7 @@ pub fn refused(place: &str, cause: RedisError) -> Error {
             ErrorKind::Invalid,
             format!(
                 "{place} shows a certificate that is not trusted, or of another host; give its \
-                 authority to `Builder::certificates`"
+                 authority to `RedisBuilder::certificates`"
             ),
         ),
         _ if mentions(&cause, "fatal alert") => (

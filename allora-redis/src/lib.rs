@@ -30,7 +30,7 @@ mod store;
 mod unused;
 mod watcher;
 
-pub use connect::Builder;
+pub use connect::RedisBuilder;
 pub use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use allora_core::Result;
@@ -47,17 +47,17 @@ impl Redis {
     /// Connects to one server with the default settings, and checks it.
     ///
     /// # Errors
-    /// As [`Builder::connect`].
+    /// As [`RedisBuilder::connect`].
     ///
     /// # Cancel safety
-    /// As [`Builder::connect`].
+    /// As [`RedisBuilder::connect`].
     pub async fn connect(server: impl IntoConnectionInfo) -> Result<Self> {
         Self::builder().connect(server).await
     }
 
     /// Connects with other settings, to a cluster, or through sentinels.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> RedisBuilder {
+        RedisBuilder::default()
     }
 }
 

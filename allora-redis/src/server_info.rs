@@ -114,7 +114,7 @@ impl ServerInfo {
         let wrong = |what: String| Err(Error::invalid(format!("{place} {what}")).op("connect"));
         check_version(place, &self.version)?;
         if self.is_sentinel {
-            return wrong("is a sentinel; connect with `Builder::connect_sentinel`".into());
+            return wrong("is a sentinel; connect with `RedisBuilder::connect_sentinel`".into());
         }
         if self.is_replica {
             return wrong(
@@ -125,11 +125,13 @@ impl ServerInfo {
         match (expected, self.is_clustered) {
             (Expected::One, true) => {
                 return wrong(
-                    "is a node of a cluster; connect with `Builder::connect_cluster`".into(),
+                    "is a node of a cluster; connect with `RedisBuilder::connect_cluster`".into(),
                 );
             }
             (Expected::Cluster, false) => {
-                return wrong("is not a node of a cluster; connect with `Builder::connect`".into());
+                return wrong(
+                    "is not a node of a cluster; connect with `RedisBuilder::connect`".into(),
+                );
             }
             _ => {}
         }
@@ -142,7 +144,7 @@ impl ServerInfo {
         if !self.has_file && self.has_snapshots == Some(false) && !ephemeral {
             return wrong(
                 "keeps nothing on disk: after a restart everything would run again; set \
-                 `appendonly yes` there, or call `Builder::ephemeral`"
+                 `appendonly yes` there, or call `RedisBuilder::ephemeral`"
                     .into(),
             );
         }

@@ -22,7 +22,7 @@ const MOST_ENTRIES: u64 = 1_000_000_000;
 /// Opens a store; see [`Sql::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
-pub struct Builder {
+pub struct SqlBuilder {
     prefix: String,
     connections: u32,
     timeout: Duration,
@@ -31,7 +31,7 @@ pub struct Builder {
     migrate: Migrate,
 }
 
-impl Default for Builder {
+impl Default for SqlBuilder {
     fn default() -> Self {
         Self {
             prefix: "allora".into(),
@@ -44,7 +44,7 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+impl SqlBuilder {
     /// The first part of the tables' names, and the store's namespace: two prefixes are invisible
     /// to each other. `^[a-z_][a-z0-9_]{0,39}$`. Default: `allora`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -66,7 +66,7 @@ impl Builder {
         self
     }
 
-    /// The scheduler's [`store_timeout`](allora_core::Builder::store_timeout): the server
+    /// The scheduler's [`store_timeout`](allora_core::SchedulerBuilder::store_timeout): the server
     /// ends a statement that takes longer, because no caller waits for it any more. MySQL ends
     /// only those that read, SQLite none. Default: 1 s. Range: 10 ms to 60 s.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
@@ -310,7 +310,7 @@ macro_rules! with_server {
 }
 
 #[cfg(feature = "sqlite")]
-impl Builder {
+impl SqlBuilder {
     async fn sqlite(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
         let path = std::path::Path::new(&url.database);
@@ -352,7 +352,7 @@ impl Builder {
 }
 
 #[cfg(feature = "postgres")]
-impl Builder {
+impl SqlBuilder {
     async fn postgres(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         use crate::url::Tls;
         use sqlx::postgres::{PgConnectOptions, PgSslMode};
@@ -389,7 +389,7 @@ impl Builder {
 }
 
 #[cfg(feature = "mysql")]
-impl Builder {
+impl SqlBuilder {
     async fn mysql(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         use crate::url::Tls;
         use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};

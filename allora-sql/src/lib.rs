@@ -36,7 +36,7 @@ mod url_query;
 /// it as `allora::sql::sqlx` has the right version.
 pub use sqlx;
 
-pub use connect::Builder;
+pub use connect::SqlBuilder;
 pub use records::Version;
 pub use transactional::{Connection, Param, RawStatement};
 pub use url::{System, Tls, Url};
@@ -56,17 +56,17 @@ impl Sql {
     /// Connects with the default settings, brings the tables up to date, and checks them.
     ///
     /// # Errors
-    /// As [`Builder::connect`].
+    /// As [`SqlBuilder::connect`].
     ///
     /// # Cancel safety
-    /// As [`Builder::connect`].
+    /// As [`SqlBuilder::connect`].
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder().connect(url).await
     }
 
     /// Connects with other settings.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> SqlBuilder {
+        SqlBuilder::default()
     }
 }
 

@@ -97,7 +97,7 @@ impl Sql {
     ///
     /// The transaction is as in [`complete_in`](Self::complete_in). With the commit, PostgreSQL
     /// notifies the nodes. On the other databases a node finds the schedule at its next
-    /// [poll](allora_core::Builder::poll_interval).
+    /// [poll](allora_core::SchedulerBuilder::poll_interval).
     ///
     /// ```no_run
     /// # use allora_core::StoredSchedule;

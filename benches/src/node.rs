@@ -117,7 +117,7 @@ impl<B: Backend> Node<B> {
                     completions.push(job.complete(delivery, claimed.fence));
                     (job.next + STEP, claimed.fence)
                 }
-                Reply::State(state) => (state.cursor.unwrap().scheduled_at, state.fence),
+                Reply::State(state) => (state.next.unwrap().scheduled_at, state.fence),
                 other => panic!("a job is missing: {other:?}"),
             });
         }
@@ -152,7 +152,7 @@ impl<B: Backend> Node<B> {
 
 impl Job {
     fn of(state: JobState) -> Self {
-        let next = state.cursor.unwrap().scheduled_at;
+        let next = state.next.unwrap().scheduled_at;
         Self { name: state.name, fence: state.fence, next }
     }
 

@@ -32,7 +32,7 @@ async fn database(url: &str) -> Result<Arc<dyn Backend>, BoxError> {
     let begun = if known.is_empty() { "a new schedule" } else { "continuing" };
     println!("{begun} in {store:?}");
     for state in known {
-        let Some(next) = state.cursor else { continue };
+        let Some(next) = state.next else { continue };
         let (runs, at) = (state.counters.started, next.scheduled_at.format("%F %H:%M:%S%.3f"));
         println!("  {}: {runs} runs so far, the next was set for {at}", state.name);
     }

@@ -60,7 +60,7 @@ impl Add {
         if let (None, Some(zone)) = (&self.options.timezone, default)
             && AnySchedule::for_job(&self.name, &schedule).is_ok_and(|given| given.lacks_zone())
         {
-            stored = stored.zone(zone);
+            stored = stored.in_zone(zone);
         }
         if let Ok(definition) = stored.definition() {
             for warning in definition.schedule().warnings() {

@@ -97,7 +97,7 @@ fn schedule(row: Row) -> Result<StoredSchedule, String> {
     let delay = Duration::from_secs(delay);
     let (next, due) = (time(next_time)?, time(timeout)?);
     let mut stored = StoredSchedule::new(id, kind, cron)
-        .zone(timezone.unwrap_or_else(|| "UTC".into()))
+        .in_zone(timezone.unwrap_or_else(|| "UTC".into()))
         .delay(delay)
         .starting(next)
         .data(&Value::Object(data));

@@ -170,7 +170,7 @@ impl Row {
             schedule,
             delay.as_secs_f64().to_string(),
             zone,
-            time(state.cursor.map(|next| next.scheduled_at)),
+            time(state.next.map(|next| next.scheduled_at)),
             time(state.due_at),
             data(state),
         ]

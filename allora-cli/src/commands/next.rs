@@ -227,7 +227,7 @@ impl Next {
             };
             coming.into_iter().map(next).collect()
         });
-        let after = match (&schedule, state.cursor) {
+        let after = match (&schedule, state.next) {
             (AnySchedule::Every(every), Some(next)) => in_phase(every, next.scheduled_at, after),
             _ => after,
         };

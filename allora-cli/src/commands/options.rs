@@ -110,7 +110,7 @@ impl Options {
         let mut settings = stored.settings().clone();
         self.change(&mut settings);
         let stored = match &self.timezone {
-            Some(zone) => stored.zone(zone),
+            Some(zone) => stored.in_zone(zone),
             None => stored,
         };
         let stored = match self.at {

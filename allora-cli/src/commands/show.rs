@@ -143,7 +143,7 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
         ("timezone", zone),
         ("definition", state.definition.clone()),
         ("data", data(state)),
-        ("scheduled at", time(state.cursor.map(|next| next.scheduled_at))),
+        ("scheduled at", time(state.next.map(|next| next.scheduled_at))),
         ("due at", time(state.due_at)),
     ];
     if state.attempts > 0 {

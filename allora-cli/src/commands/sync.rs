@@ -149,7 +149,7 @@ fn declared(text: &str, zone: Option<&str>) -> serde_json::Result<Vec<StoredSche
             && object["schedule"].as_str().is_some_and(|schedule| {
                 AnySchedule::for_job(stored.name(), schedule).is_ok_and(|given| given.lacks_zone())
             });
-        if names_none { stored.zone(zone) } else { stored }
+        if names_none { stored.in_zone(zone) } else { stored }
     };
     Ok(stored.into_iter().zip(objects).map(with_zone).collect())
 }

@@ -156,7 +156,7 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
         ));
         return Ok(reasons);
     }
-    reasons.push(match (state.due_at, state.cursor) {
+    reasons.push(match (state.due_at, state.next) {
         // Until the end of the lease, which the run extends.
         _ if is_leased(state) => "its schedule continues when the run ends".into(),
         (Some(due), _) if due > now && state.attempts > 0 => {

@@ -25,7 +25,7 @@ ALLORA_NAME=second
 async fn write_ahead(store: &Store, name: &str) {
     let states = store.queries().unwrap();
     let state = states.get(name).await.unwrap();
-    let tomorrow = whole_millis(state.cursor.unwrap().due_at + TimeDelta::days(1));
+    let tomorrow = whole_millis(state.next.unwrap().due_at + TimeDelta::days(1));
     let first = Some(NextRun { scheduled_at: tomorrow, due_at: tomorrow });
     let reset = [Operation::new(name, Action::Reset { incarnation: state.incarnation, first })];
     let batch = Batch::new("ahead", TimeSource::Fixed(tomorrow - TimeDelta::seconds(1)), &reset);

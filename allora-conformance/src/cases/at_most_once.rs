@@ -228,7 +228,7 @@ pub(super) async fn a_released_occurrence_runs_again_beside_the_cursor(w: &Clust
     assert_eq!(w.node().end(t(61), "job", run.fence, RunAction::Release).await, Reply::Accepted);
     let free = w.node().read("job").await;
     assert_eq!((free.head.clone(), free.attempts), (Some(t(60).into()), 0));
-    assert_eq!(free.cursor, Some(t(120).into()));
+    assert_eq!(free.next, Some(t(120).into()));
     lost(w.node().claim(t(61), "job", once(&free, 2, Some(t(180).into()))).await);
     let again = won(w.node().claim(t(61), "job", triggered(&free, 3)).await);
     assert_eq!((again.occurrence, again.attempt), (t(60).into(), 1));

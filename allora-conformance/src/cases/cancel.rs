@@ -42,7 +42,7 @@ pub(super) async fn a_run_learns_of_its_cancellation_when_it_is_extended(w: &Clu
         assert_eq!(w.node().end(t(91), "job", run.fence, end).await, Reply::Accepted);
     }
     let after = w.node().read("job").await;
-    assert_eq!((after.cursor, after.leases.clone()), (Some(t(120).into()), vec![]));
+    assert_eq!((after.next, after.leases.clone()), (Some(t(120).into()), vec![]));
     assert_eq!((after.last, after.counters.cancelled), (Some(Outcome::Cancelled), 1));
     won(w.node().lease(t(120), "job", 2).await);
 }
@@ -81,7 +81,7 @@ pub(super) async fn a_cancelled_run_whose_node_has_died_does_not_run_again(w: &C
     assert_eq!((asked(&over), over.counters.expired), (vec![run.fence], 0));
     assert_eq!(w.node().act(t(122), "job", give_up()).await, Reply::Accepted);
     let after = w.node().read("job").await;
-    assert_eq!((after.cursor, after.dead.len()), (Some(t(180).into()), 0));
+    assert_eq!((after.next, after.dead.len()), (Some(t(180).into()), 0));
     assert_eq!((after.last.clone(), after.counters.cancelled), (Some(Outcome::Cancelled), 1));
     assert_eq!(w.node().end(t(123), "job", run.fence, ran(t(120))).await, Reply::LeaseLost);
     assert_eq!(w.node().read("job").await, after);
@@ -143,7 +143,7 @@ pub(super) async fn triggers_that_wait_end_as_cancelled(w: &Cluster) {
     let kept = cancel(w, 11, "job", Some(seen.fence)).await;
     assert_eq!(head(&kept).trigger.as_deref(), Some("id 0"), "no run has this fence");
     let after = cancel(w, 12, "job", None).await;
-    assert_eq!((after.head.clone(), after.cursor), (Some(t(60).into()), seen.cursor));
+    assert_eq!((after.head.clone(), after.next), (Some(t(60).into()), seen.next));
     assert_eq!((after.counters.cancelled, after.last.clone()), (MAX_TRIGGERS as u64, None));
     assert_eq!(node.shown("job").await, after);
     lost(node.claim(t(13), "job", triggered(&kept, 1)).await);
@@ -191,7 +191,7 @@ pub(super) async fn an_occurrence_that_waits_for_another_attempt_is_given_up_as_
         let give_up = Action::GiveUp { fence, occurrence, then, error: "unused" };
         assert_eq!(node.act(t(64), name, give_up).await, Reply::Accepted);
         let after = node.read(name).await;
-        assert_eq!((after.cursor, after.leases.len()), (Some(t(120).into()), 0));
+        assert_eq!((after.next, after.leases.len()), (Some(t(120).into()), 0));
         assert_eq!((after.counters.cancelled, after.dead.len()), (1, 0));
         assert_eq!(after.last, Some(Outcome::Cancelled));
         if paused {
@@ -216,7 +216,7 @@ pub(super) async fn a_cancelled_run_of_a_paused_schedule_is_found_when_its_lease
     let give_up = Action::GiveUp { fence, occurrence, then, error: "unused" };
     assert_eq!(w.node().act(t(122), "job", give_up).await, Reply::Accepted);
     let after = w.node().read("job").await;
-    assert_eq!((after.cursor, after.last.clone()), (Some(t(120).into()), Some(Outcome::Cancelled)));
+    assert_eq!((after.next, after.last.clone()), (Some(t(120).into()), Some(Outcome::Cancelled)));
     won(w.node().claim(t(123), "job", leased(&after, 3)).await);
 }
 
@@ -308,7 +308,7 @@ pub(super) async fn what_is_created_again_waits_for_the_run_of_the_deleted_job(w
     // The same nominal time is another occurrence: the cursor stays.
     assert_eq!(w.node().end(t(66), "job", run.fence, ran(t(120))).await, Reply::Accepted);
     let after = w.node().read("job").await;
-    assert_eq!((after.leases.len(), after.cursor, after.counters), (0, new.cursor, new.counters));
+    assert_eq!((after.leases.len(), after.next, after.counters), (0, new.next, new.counters));
     let claimed = won(w.node().claim(t(67), "job", alone).await);
     assert_eq!(claimed.incarnation, new.incarnation);
 }

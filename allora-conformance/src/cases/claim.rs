@@ -31,7 +31,7 @@ pub(super) async fn an_occurrence_due_exactly_now_is_claimed(w: &Cluster) {
     assert_eq!((claimed.occurrence, claimed.attempt), (t(60).into(), 1));
     assert_eq!(claimed.incarnation, seen.incarnation);
     let after = w.node().read("job").await;
-    assert_eq!((after.head, after.cursor), (Some(t(120).into()), next(t(120))));
+    assert_eq!((after.head, after.next), (Some(t(120).into()), next(t(120))));
     assert_eq!((after.last_started, after.counters.started), (Some(t(60)), 1));
     assert!(after.fence >= claimed.fence);
 }
@@ -45,7 +45,7 @@ pub(super) async fn a_delayed_occurrence_is_claimed_when_its_delay_is_over(w: &C
     let then = Some(NextRun { scheduled_at: t(120), due_at: t(121) });
     let claimed = won(w.node().claim(t(65), "job", once(&seen, 1, then)).await);
     assert_eq!(claimed.occurrence, t(60).into());
-    assert_eq!(w.node().read("job").await.cursor, then);
+    assert_eq!(w.node().read("job").await.next, then);
 }
 
 pub(super) async fn one_of_two_nodes_claims_and_the_other_receives_the_current_state(w: &Cluster) {
@@ -116,14 +116,14 @@ pub(super) async fn the_cursor_moves_only_forward(w: &Cluster) {
     assert_eq!(lost(w.node().claim(t(100), "job", keep).await), seen);
     won(w.node().claim(t(100), "job", once(&seen, 1, next(ms(60_001)))).await);
     let after = w.node().read("job").await;
-    assert_eq!(after.cursor, next(ms(60_001)));
+    assert_eq!(after.next, next(ms(60_001)));
 }
 
 pub(super) async fn an_ended_schedule_offers_nothing(w: &Cluster) {
     let seen = job(w).await;
     won(w.node().claim(t(60), "job", once(&seen, 1, None)).await);
     let after = w.node().read("job").await;
-    assert_eq!((after.head, after.due_at, after.cursor), (None, None, None));
+    assert_eq!((after.head, after.due_at, after.next), (None, None, None));
     assert_eq!(after.last_started, Some(t(60)));
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn a_later_occurrence_starts_and_those_before_it_are_counted(w:
     let claimed = won(w.node().claim(t(301), "job", claim).await);
     assert_eq!(claimed.occurrence, t(300).into());
     let after = w.node().read("job").await;
-    assert_eq!((after.cursor, after.last_started), (next(t(360)), Some(t(300))));
+    assert_eq!((after.next, after.last_started), (next(t(360)), Some(t(300))));
     assert_eq!((after.counters.started, after.counters.missed), (1, 4));
 }
 
@@ -178,7 +178,7 @@ pub(super) async fn an_advance_moves_the_cursor_and_counts(w: &Cluster) {
     let seen = job(w).await;
     let skip = Advance::new(seen.generation, t(60), missed(5, t(300)), next(t(360)));
     let after = state(w.node().act(t(301), "job", Action::Advance(skip)).await);
-    assert_eq!((after.cursor, after.last_started), (next(t(360)), None));
+    assert_eq!((after.next, after.last_started), (next(t(360)), None));
     assert_eq!((after.counters.missed, after.counters.started), (5, 0));
     let passed = NotRun { count: Some(2), last: t(420), reason: NotRunReason::Overlap };
     let skip = Advance::new(seen.generation, t(360), passed, next(t(480)));
@@ -187,7 +187,7 @@ pub(super) async fn an_advance_moves_the_cursor_and_counts(w: &Cluster) {
     let uncounted = NotRun { count: None, last: t(480), reason: NotRunReason::CatchUp };
     let skip = Advance::new(seen.generation, t(480), uncounted, None);
     let after = state(w.node().act(t(481), "job", Action::Advance(skip)).await);
-    assert_eq!((after.cursor, after.head, after.counters.missed), (None, None, 5));
+    assert_eq!((after.next, after.head, after.counters.missed), (None, None, 5));
 }
 
 pub(super) async fn an_advance_that_expects_another_cursor_changes_nothing(w: &Cluster) {

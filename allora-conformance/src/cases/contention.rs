@@ -118,7 +118,7 @@ impl Racer {
         }
         // Every turn tries every job: far more turns than it takes.
         for _ in 0..TURNS {
-            let open: Vec<usize> = (0..seen.len()).filter(|i| seen[*i].cursor.is_some()).collect();
+            let open: Vec<usize> = (0..seen.len()).filter(|i| seen[*i].next.is_some()).collect();
             if open.is_empty() {
                 return self.log;
             }
@@ -156,7 +156,7 @@ impl Racer {
                     won.push((*job, claimed.occurrence.scheduled_at, claimed.fence));
                     let next = self.following(claimed.occurrence.scheduled_at);
                     seen[*job].fence = claimed.fence;
-                    seen[*job].cursor = next;
+                    seen[*job].next = next;
                     seen[*job].head = next.map(|next| next.scheduled_at.into());
                 }
                 other => panic!("{:?}: {other:?}", self.names[*job]),

@@ -199,7 +199,7 @@ pub(super) async fn the_holder_of_a_lease_moves_it_past_what_is_not_run(w: &Clus
     let advance = Advance::new(due.generation, t(60), passed(t(180)), Some(t(240).into()));
     // Without the fence it is an active occurrence, which is not skipped.
     let other = state(node.act(t(301), "job", Action::Advance(advance)).await);
-    assert_eq!(other.cursor, Some(t(60).into()));
+    assert_eq!(other.next, Some(t(60).into()));
     let wrong = Action::Advance(advance.by_holder(claimed.fence + 1));
     assert_eq!(state(node.act(t(301), "job", wrong).await), other);
     let advance = Action::Advance(advance.by_holder(claimed.fence));
@@ -210,7 +210,7 @@ pub(super) async fn the_holder_of_a_lease_moves_it_past_what_is_not_run(w: &Clus
     assert_eq!(moved, expected);
     assert!(moved.fence > claimed.fence);
     let after = node.shown("job").await;
-    assert_eq!((after.cursor, after.last_started), (Some(t(240).into()), Some(t(240))));
+    assert_eq!((after.next, after.last_started), (Some(t(240).into()), Some(t(240))));
     assert_eq!((after.counters.started, after.counters.missed), (1, 3));
     assert_eq!(leases(&after), [(moved.fence, moved.until)]);
     assert_eq!(state(node.act(t(302), "job", advance).await), after, "its reply was lost");
@@ -231,12 +231,12 @@ pub(super) async fn the_holder_of_a_lease_ends_it_if_nothing_is_to_be_run(w: &Cl
     other.generation += 1;
     let refused =
         state(node.act(t(201), "job", Action::Advance(back.by_holder(claimed.fence))).await);
-    assert_eq!(refused.cursor, Some(t(60).into()), "it moves forward only");
+    assert_eq!(refused.next, Some(t(60).into()), "it moves forward only");
     let other = Action::Advance(other.by_holder(claimed.fence));
     assert_eq!(state(node.act(t(201), "job", other).await), refused);
     let advance = Action::Advance(advance.by_holder(claimed.fence));
     let after = state(node.act(t(201), "job", advance.clone()).await);
-    assert_eq!((after.cursor, after.due_at), (Some(t(240).into()), Some(t(240))));
+    assert_eq!((after.next, after.due_at), (Some(t(240).into()), Some(t(240))));
     assert_eq!((after.counters.started, after.counters.missed), (0, 3));
     assert!(after.leases.is_empty() && after.fence > claimed.fence);
     assert_eq!(state(node.act(t(202), "job", advance).await), after, "its reply was lost");

@@ -28,6 +28,6 @@ pub(super) async fn acknowledged_writes_outlive_every_process(w: &Cluster) {
     assert_eq!(deleted, Reply::Deleted);
     let over = node.end(t(70), "active", active.fence, ran(t(120))).await;
     assert_eq!(over, Reply::Accepted, "the run goes on while the store is opened again");
-    assert_eq!(node.read("active").await.cursor, Some(t(120).into()));
+    assert_eq!(node.read("active").await.next, Some(t(120).into()));
     fine(fresh.tear_down().await);
 }

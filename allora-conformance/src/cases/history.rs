@@ -161,7 +161,7 @@ pub(super) async fn occurrences_that_did_not_run_are_one_entry_with_their_range(
 
 pub(super) async fn occurrences_missed_by_a_redefinition_have_an_entry(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
-    let (generation, plan) = (seen.generation, Replan::new(seen.cursor, Some(t(600).into())));
+    let (generation, plan) = (seen.generation, Replan::new(seen.next, Some(t(600).into())));
     let act = Action::Redefine { generation, definition: "every 1h", version: 0, plan };
     state(w.node().act(t(61), "job", act).await);
     let past = w.node().history_entries("job").await;

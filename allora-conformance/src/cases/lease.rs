@@ -23,7 +23,7 @@ pub(super) async fn a_leased_occurrence_stays_until_it_is_completed(w: &Cluster)
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!((run.occurrence.clone(), run.attempt, run.until), (t(60).into(), 1, t(120)));
     let held = w.node().read("job").await;
-    assert_eq!((held.cursor, held.head.clone()), (to(t(60)), Some(t(60).into())));
+    assert_eq!((held.next, held.head.clone()), (to(t(60)), Some(t(60).into())));
     assert_eq!((held.due_at, held.attempts, held.last_started), (Some(t(120)), 1, Some(t(60))));
     let [hold] = &held.leases[..] else { panic!("one run: {held:?}") };
     assert_eq!((&*hold.node, hold.fence, hold.attempt), ("node-1", run.fence, 1));
@@ -33,7 +33,7 @@ pub(super) async fn a_leased_occurrence_stays_until_it_is_completed(w: &Cluster)
     );
     assert_eq!(w.node().end(t(61), "job", run.fence, ran(t(180))).await, Reply::Accepted);
     let after = w.node().read("job").await;
-    assert_eq!((after.cursor, after.head.clone()), (to(t(180)), Some(t(180).into())));
+    assert_eq!((after.next, after.head.clone()), (to(t(180)), Some(t(180).into())));
     assert_eq!((after.attempts, leases(&after)), (0, vec![]));
     assert_eq!((after.counters.succeeded, after.counters.started), (1, 1));
     assert_eq!(after.last, Some(Outcome::Succeeded));
@@ -99,7 +99,7 @@ pub(super) async fn a_late_completion_is_accepted_if_the_run_was_not_taken_over(
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().end(t(500), "job", run.fence, extend()).await, Reply::Extended(t(560)));
     assert_eq!(w.node().end(t(9_000), "job", run.fence, ran(t(9_060))).await, Reply::Accepted);
-    assert_eq!(w.node().read("job").await.cursor, to(t(9_060)));
+    assert_eq!(w.node().read("job").await.next, to(t(9_060)));
 }
 
 pub(super) async fn an_extended_lease_keeps_other_nodes_away(w: &Cluster) {
@@ -201,7 +201,7 @@ pub(super) async fn the_last_completion_ends_the_schedule(w: &Cluster) {
     let end = RunAction::Complete { then: Cursor::To(None), completion: Completion::Succeeded };
     assert_eq!(w.node().end(t(61), "job", run.fence, end).await, Reply::Accepted);
     let after = w.node().read("job").await;
-    assert_eq!((after.cursor, after.head, after.due_at), (None, None, None));
+    assert_eq!((after.next, after.head, after.due_at), (None, None, None));
 }
 
 pub(super) async fn outcomes_are_counted_and_the_last_is_kept(w: &Cluster) {
@@ -232,7 +232,7 @@ pub(super) async fn a_retry_is_the_same_occurrence_later(w: &Cluster) {
     assert_eq!(w.node().end(t(61), "job", first.fence, retry).await, Reply::Accepted);
     let waits = w.node().read("job").await;
     assert_eq!((waits.head.clone(), waits.due_at), (Some(t(60).into()), Some(t(90))));
-    assert_eq!((waits.attempts, waits.cursor), (1, to(t(60))));
+    assert_eq!((waits.attempts, waits.next), (1, to(t(60))));
     assert_eq!(
         (waits.counters.failed, waits.last.clone()),
         (1, Some(Outcome::Retried("broken".into())))
@@ -243,7 +243,7 @@ pub(super) async fn a_retry_is_the_same_occurrence_later(w: &Cluster) {
     assert_eq!((second.occurrence, second.attempt), (t(60).into(), 2));
     assert_eq!(other.end(t(91), "job", second.fence, ran(t(120))).await, Reply::Accepted);
     let after = w.node().read("job").await;
-    assert_eq!((after.cursor, after.counters.started), (to(t(120)), 1));
+    assert_eq!((after.next, after.counters.started), (to(t(120)), 1));
 }
 
 pub(super) async fn an_interrupted_run_is_retried_and_counts_as_cancelled(w: &Cluster) {

@@ -40,7 +40,7 @@ pub(super) async fn a_registered_job_is_seen_by_every_node(w: &Cluster) {
     let mine = state(w.node().act(t(0), "job", act).await);
     assert_eq!((&*mine.name, &*mine.kind), ("job", ""));
     assert_eq!((&*mine.definition, mine.version), ("*/5 * * * *", 3));
-    assert_eq!((mine.cursor, mine.due_at), (first, Some(t(60))));
+    assert_eq!((mine.next, mine.due_at), (first, Some(t(60))));
     assert_eq!(mine.head, Some(t(60).into()));
     assert_eq!((mine.attempts, mine.last_started), (0, None));
     assert!(mine.leases.is_empty() && mine.paused.is_none() && mine.unreadable.is_none());
@@ -76,7 +76,7 @@ pub(super) async fn jobs_do_not_disturb_each_other(w: &Cluster) {
 pub(super) async fn a_job_without_a_first_occurrence_offers_nothing(w: &Cluster) {
     let act = Action::Register { definition: "never", version: 0, first: None };
     let seen = state(w.node().act(t(0), "job", act).await);
-    assert_eq!((seen.head, seen.due_at, seen.cursor), (None, None, None));
+    assert_eq!((seen.head, seen.due_at, seen.next), (None, None, None));
 }
 
 pub(super) async fn namespaces_are_invisible_to_each_other(w: &Cluster) {
@@ -162,7 +162,7 @@ pub(super) async fn the_records_of_nodes_are_in_no_list_and_no_search(w: &Cluste
         plan: Replan::default(),
     };
     let second = state(w.join("other").await.act(t(15), record, next).await);
-    assert_eq!((second.definition.as_str(), second.cursor), ("seen=1", None));
+    assert_eq!((second.definition.as_str(), second.next), ("seen=1", None));
     assert!(second.generation > first.generation);
     for name in ["a", "b", "z"] {
         node.register(t(16), name, t(60)).await;
@@ -190,7 +190,7 @@ pub(super) async fn the_record_of_a_calendar_is_kept_whole_and_is_in_no_list_and
         Action::Modify(edit)
     };
     let second = state(other.act(t(1), record, edit(&long)).await);
-    assert_eq!((&second.definition, second.cursor), (&long, None));
+    assert_eq!((&second.definition, second.next), (&long, None));
     assert!(second.generation > first.generation);
     // Of two changes of one generation, one succeeds.
     let refused = node.apply(t(2), &[Operation::new(record, edit(&short))]).await.single();

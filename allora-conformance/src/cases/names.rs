@@ -206,7 +206,7 @@ pub(super) async fn instants_are_exact_to_the_millisecond_up_to_the_year_9999(w:
         let (name, next) = (format!("job {i}"), NextRun { scheduled_at: at, due_at });
         let act = Action::Register { definition: "at", version: 0, first: Some(next) };
         let mine = state(w.node().act(ms(0), &name, act).await);
-        assert_eq!((mine.cursor, mine.due_at), (Some(next), Some(due_at)));
+        assert_eq!((mine.next, mine.due_at), (Some(next), Some(due_at)));
         let almost = due_at - chrono::TimeDelta::milliseconds(1);
         lost(w.node().claim(almost, &name, once(&mine, 1, None)).await);
         let claimed = won(w.node().claim(due_at, &name, once(&mine, 1, None)).await);

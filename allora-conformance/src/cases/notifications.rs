@@ -63,7 +63,7 @@ pub(super) async fn a_trigger_notifies(w: &Cluster) {
 pub(super) async fn an_edit_a_resumption_and_a_deletion_notify(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(600)).await;
     let other = w.join("other").await;
-    let plan = Replan::new(seen.cursor, Some(t(30).into()));
+    let plan = Replan::new(seen.next, Some(t(30).into()));
     let definition = Some(("every 1s", plan));
     let edit = edit(seen.generation, None, definition, None);
     let mut notifications = fine(other.notifier().subscribe().await);

@@ -16,7 +16,7 @@ pub(super) async fn a_paused_schedule_offers_nothing(w: &Cluster) {
     let paused = w.node().pause(t(10), "job").await;
     let why = paused.paused.clone().expect("it is paused");
     assert_eq!((why.since, &*why.note), (t(10), "because"));
-    assert_eq!((paused.head.clone(), paused.due_at, paused.cursor), (None, None, seen.cursor));
+    assert_eq!((paused.head.clone(), paused.due_at, paused.next), (None, None, seen.next));
     assert_eq!(w.node().read("job").await, paused);
     assert_eq!(
         lost(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await),
@@ -65,7 +65,7 @@ pub(super) async fn a_resumed_schedule_can_skip_missed_occurrences(w: &Cluster) 
     assert_eq!(back.expect_err("it was passed").kind(), ErrorKind::Invalid);
     assert_eq!(w.node().read("job").await, seen, "nothing was changed");
     let resumed = fine(w.node().modify(t(500), "job", to(t(60), seen.generation)).await);
-    assert_eq!((resumed.cursor, resumed.paused.clone()), (next, None));
+    assert_eq!((resumed.next, resumed.paused.clone()), (next, None));
     assert_eq!(resumed.counters.missed, 8);
     let run = won(w.node().lease(t(540), "job", 1).await);
     w.node().pause(t(541), "job").await;
@@ -75,9 +75,9 @@ pub(super) async fn a_resumed_schedule_can_skip_missed_occurrences(w: &Cluster) 
     assert_eq!(begun.expect_err("it was started").kind(), ErrorKind::AlreadyExists);
     let ended =
         fine(w.node().modify(t(580), "job", Action::Resume { skip: Some(at(t(560))) }).await);
-    assert_eq!((ended.cursor, ended.counters.missed), (None, 16));
+    assert_eq!((ended.next, ended.counters.missed), (None, 16));
     assert_eq!(w.node().end(t(590), "job", run.fence, ran(t(560))).await, Reply::Accepted);
-    assert_eq!(w.node().read("job").await.cursor, None);
+    assert_eq!(w.node().read("job").await.next, None);
 }
 
 pub(super) async fn a_run_continues_while_paused(w: &Cluster) {
@@ -87,7 +87,7 @@ pub(super) async fn a_run_continues_while_paused(w: &Cluster) {
     assert_eq!(w.node().end(t(62), "job", run.fence, extend()).await, Reply::Extended(t(122)));
     assert_eq!(w.node().end(t(63), "job", run.fence, ran(t(120))).await, Reply::Accepted);
     let after = w.node().read("job").await;
-    assert_eq!((after.cursor, after.head), (Some(t(120).into()), None));
+    assert_eq!((after.next, after.head), (Some(t(120).into()), None));
 }
 
 pub(super) async fn a_failed_run_is_not_retried_while_paused(w: &Cluster) {
@@ -167,11 +167,11 @@ pub(super) async fn a_trigger_runs_beside_the_schedule(w: &Cluster) {
     let seen = w.node().trigger(t(30), "job", "by hand").await;
     let run = Occurrence { scheduled_at: t(30), trigger: Some("by hand".into()) };
     assert_eq!((seen.head.as_ref(), seen.due_at), (Some(&run), Some(t(30))));
-    assert_eq!(seen.cursor, before.cursor);
+    assert_eq!(seen.next, before.next);
     let claimed = won(w.node().claim(t(30), "job", triggered(&seen, 1)).await);
     assert_eq!((claimed.occurrence, claimed.attempt), (run, 1));
     let after = w.node().read("job").await;
-    assert_eq!((after.head, after.cursor), (Some(t(60).into()), before.cursor));
+    assert_eq!((after.head, after.next), (Some(t(60).into()), before.next));
     assert_eq!((after.counters.started, after.last_started), (0, None), "it is not the schedule's");
 }
 
@@ -202,7 +202,7 @@ pub(super) async fn triggers_do_not_keep_the_schedule_waiting(w: &Cluster) {
         let end = if is_leased { ran(t(120)) } else { ran_and_stay() };
         assert_eq!(w.node().end(t(61), name, run.fence, end).await, Reply::Accepted);
         let after = w.node().read(name).await;
-        assert_eq!((after.head.clone(), after.cursor), (seen.head.clone(), Some(t(120).into())));
+        assert_eq!((after.head.clone(), after.next), (seen.head.clone(), Some(t(120).into())));
         assert_eq!(after.counters.started, 1);
         // Beside a leased trigger nothing starts.
         won(w.node().claim(t(120), name, leased(&after, 2)).await);
@@ -217,7 +217,7 @@ pub(super) async fn a_completed_trigger_leaves_the_cursor(w: &Cluster) {
     w.node().trigger(t(30), "job", "id").await;
     let run = won(w.node().lease(t(30), "job", 1).await);
     assert_eq!(w.node().end(t(31), "job", run.fence, ran(t(999))).await, Reply::Accepted);
-    assert_eq!(w.node().read("job").await.cursor, Some(t(60).into()));
+    assert_eq!(w.node().read("job").await.next, Some(t(60).into()));
 }
 
 pub(super) async fn a_silent_trigger_at_a_nominal_instant_is_not_that_instant(w: &Cluster) {
@@ -338,7 +338,7 @@ pub(super) async fn a_trigger_stands_for_the_instant_it_is_given(w: &Cluster) {
         );
     }
     let seen_after = node.read("job").await;
-    assert_eq!((seen_after.cursor, seen_after.due_at), (seen.cursor, Some(t(600))));
+    assert_eq!((seen_after.next, seen_after.due_at), (seen.next, Some(t(600))));
     won(node.claim(t(600), "job", once(&seen_after, 9, Some(t(6_000).into()))).await);
     let later = node.read("job").await;
     assert_eq!(
@@ -388,7 +388,7 @@ pub(super) async fn a_dead_letter_is_kept_and_can_be_rerun(w: &Cluster) {
     assert_eq!((run.occurrence, run.attempt), (first.occurrence, 1));
     assert_eq!(node.end(t(141), "job", run.fence, ran(t(150))).await, Reply::Accepted);
     let done = node.read("job").await;
-    assert_eq!((done.cursor, done.head), (Some(t(180).into()), Some(t(180).into())));
+    assert_eq!((done.next, done.head), (Some(t(180).into()), Some(t(180).into())));
     assert_eq!((done.counters.started, done.counters.succeeded, done.counters.failed), (2, 1, 2));
 }
 
@@ -417,12 +417,12 @@ pub(super) async fn a_reset_job_continues_from_now_under_a_new_incarnation(w: &C
     let reset = Action::Reset { incarnation: seen.incarnation, first: then };
     let reset = fine(node.modify(t(90), "job", reset).await);
     assert!(reset.incarnation > ahead.fence && reset.fence >= reset.incarnation);
-    assert_eq!((reset.cursor, reset.due_at, reset.leases.len()), (then, Some(t(120)), 0));
+    assert_eq!((reset.next, reset.due_at, reset.leases.len()), (then, Some(t(120)), 0));
     assert_eq!((&reset.kind, &reset.definition), (&seen.kind, &seen.definition));
     assert_eq!((reset.counters.lost, reset.counters.missed), (1, 1), "accounted for");
     assert_eq!(node.end(t(91), "job", ahead.fence, ran(t(9_000))).await, Reply::LeaseLost);
     let run = won(node.lease(t(120), "job", 2).await);
     assert_eq!((run.occurrence, run.incarnation), (t(120).into(), reset.incarnation));
     assert_eq!(node.end(t(121), "job", run.fence, ran(t(180))).await, Reply::Accepted);
-    assert_eq!(node.read("job").await.cursor, Some(t(180).into()));
+    assert_eq!(node.read("job").await.next, Some(t(180).into()));
 }

@@ -18,7 +18,7 @@ pub(super) async fn a_created_schedule_is_there(w: &Cluster) {
     let added = fine(w.node().add_one(t(0), "job", new).await);
     assert_eq!((&*added.name, &*added.kind, &*added.definition), ("job", "mail", "every 1h"));
     assert_eq!((&*added.data, added.version), (&b"to: x"[..], 0));
-    assert_eq!((added.cursor, added.due_at), (Some(t(60).into()), Some(t(60))));
+    assert_eq!((added.next, added.due_at), (Some(t(60).into()), Some(t(60))));
     let other = w.join("other").await;
     assert_eq!(other.shown("job").await, added);
 }
@@ -53,7 +53,7 @@ pub(super) async fn many_creations_have_their_replies_by_position(w: &Cluster) {
             (name, added) => {
                 let added = fine(added);
                 assert_eq!((&*added.name, &*added.kind), (name, "sms"));
-                assert_eq!(added.cursor, new.first);
+                assert_eq!(added.next, new.first);
                 assert_eq!(w.node().shown(name).await, added);
             }
         }
@@ -85,7 +85,7 @@ pub(super) async fn a_schedule_is_created_with_its_progress(w: &Cluster) {
         fine(w.node().add_one(t(50), "job", new.progress(ImportedProgress::of(&seen))).await);
     assert_eq!((mine.last_started, &mine.paused), (seen.last_started, &seen.paused));
     assert_eq!((mine.counters, &mine.dead), (seen.counters, &seen.dead));
-    assert_eq!((mine.cursor, mine.head.clone()), (Some(t(60).into()), None), "it is paused");
+    assert_eq!((mine.next, mine.head.clone()), (Some(t(60).into()), None), "it is paused");
     assert_eq!(w.node().read("job").await, mine);
     let resumed = w.node().resume(t(51), "job").await;
     let claimed = won(w.node().claim(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
@@ -163,11 +163,11 @@ pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &Clu
 pub(super) async fn an_edit_changes_only_the_generation_that_was_read(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let next = Some(t(30).into());
-    let definition = Some(("every 2h", Replan::new(seen.cursor, next)));
+    let definition = Some(("every 2h", Replan::new(seen.next, next)));
     let change = edit(seen.generation, None, definition, Some(b"new"));
     let edited = fine(w.node().modify(t(1), "job", change.clone()).await);
     assert_eq!((&*edited.definition, &*edited.data), ("every 2h", &b"new"[..]));
-    assert_eq!((edited.cursor, edited.kind.clone()), (next, seen.kind.clone()));
+    assert_eq!((edited.next, edited.kind.clone()), (next, seen.kind.clone()));
     assert!(edited.generation > seen.generation);
     assert_eq!(edited.incarnation, seen.incarnation);
     assert_eq!(w.node().read("job").await, edited);
@@ -176,7 +176,7 @@ pub(super) async fn an_edit_changes_only_the_generation_that_was_read(w: &Cluste
     assert_eq!(w.node().read("job").await, edited);
     let data = edit(edited.generation, None, None, Some(b"newer"));
     let after = fine(w.node().modify(t(3), "job", data).await);
-    assert_eq!((&*after.definition, after.cursor), ("every 2h", next));
+    assert_eq!((&*after.definition, after.next), ("every 2h", next));
     assert_eq!(&*after.data, b"newer");
     assert!(after.generation > edited.generation, "a node that has the old data claims nothing");
 }
@@ -186,7 +186,7 @@ pub(super) async fn an_edited_kind_routes_the_schedule_elsewhere(w: &Cluster) {
     let seen = node.add(t(0), "job", "mail", t(60)).await;
     let route = |generation, kind| edit(generation, kind, None, None);
     let edited = fine(node.modify(t(1), "job", route(seen.generation, Some("sms"))).await);
-    assert_eq!((&*edited.kind, edited.cursor), ("sms", seen.cursor));
+    assert_eq!((&*edited.kind, edited.next), ("sms", seen.next));
     assert!(edited.generation > seen.generation, "a node that knows the old kind claims nothing");
     assert_eq!(node.found(&["mail"], t(99), 9).await, (vec![], None));
     assert_eq!(node.found(&["sms"], t(99), 9).await, (vec!["job".into()], None));
@@ -204,7 +204,7 @@ pub(super) async fn an_edit_does_not_repeat_a_started_occurrence(w: &Cluster) {
     won(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
     let seen = w.node().read("job").await;
     for back in [t(60), t(0)] {
-        let definition = Some(("every 2h", Replan::new(seen.cursor, Some(back.into()))));
+        let definition = Some(("every 2h", Replan::new(seen.next, Some(back.into()))));
         let edit = edit(seen.generation, None, definition, Some(b"x"));
         assert_eq!(error_of(w.node().modify(t(61), "job", edit).await).await, ErrorKind::Invalid);
     }
@@ -213,7 +213,7 @@ pub(super) async fn an_edit_does_not_repeat_a_started_occurrence(w: &Cluster) {
 
 pub(super) async fn a_due_occurrence_before_an_edited_cursor_is_missed(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
-    let plan = Replan::new(seen.cursor, Some(t(7_200).into()));
+    let plan = Replan::new(seen.next, Some(t(7_200).into()));
     let definition = Some(("every 2h", plan));
     let edit = edit(seen.generation, None, definition, None);
     assert_eq!(fine(w.node().modify(t(61), "job", edit).await).counters.missed, 1);

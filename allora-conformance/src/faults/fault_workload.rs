@@ -4,7 +4,7 @@
 use super::{Log, RecordingBackend, wall};
 use crate::history::{self, Claims, Event, Invariant, Violation, What, check};
 use allora_core::{
-    Backend, Builder, CatchUp, Run, Runtime, Scheduler, backend::HistoryEntry, every, job,
+    Backend, CatchUp, Run, Runtime, Scheduler, SchedulerBuilder, backend::HistoryEntry, every, job,
 };
 use std::{
     collections::HashSet,
@@ -55,7 +55,7 @@ impl FaultWorkload {
         runtime: impl Runtime + Clone,
         lease: Duration,
         work: Duration,
-    ) -> Builder {
+    ) -> SchedulerBuilder {
         let (log, reports) = (Log::append(&self.path), Log::append(&self.reports_path()));
         let work = {
             let (log, runtime) = (log.clone(), runtime.clone());

@@ -64,7 +64,7 @@ pub async fn lost_replies(
         assert_eq!(reply, Reply::Accepted, "{name}");
         let job = read(direct, &name).await;
         assert_eq!((job.counters.succeeded, job.leases.len()), (1, 0), "{job:?}");
-        assert_eq!(job.cursor, Some(next.into()));
+        assert_eq!(job.next, Some(next.into()));
     }
     lost
 }

@@ -108,7 +108,7 @@ impl Recording {
                     self.log.write(name, node, wall(), What::Answered { fence: claimed.fence });
                 }
             }
-            (Action::Advance(advance), Reply::State(state)) if state.cursor == advance.then => {
+            (Action::Advance(advance), Reply::State(state)) if state.next == advance.then => {
                 let first = advance.expected.timestamp_millis();
                 let last = advance.not_run.last.timestamp_millis();
                 self.log.write(name, node, now.timestamp_millis(), What::Skip { first, last });

@@ -513,7 +513,7 @@ impl Judge<'_> {
         let (mut due, mut before) = (None, Vec::new());
         for (at, state) in &record.states {
             let Some(state) = state else { continue };
-            let cursor = state.cursor.filter(|next| {
+            let cursor = state.next.filter(|next| {
                 state.paused.is_none() && state.last_started < Some(next.scheduled_at)
             });
             if due != cursor {

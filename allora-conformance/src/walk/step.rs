@@ -409,7 +409,7 @@ impl Walker {
 
     /// Mostly for the cursor that was read, sometimes with a range that is not run.
     fn replan(&self, random: &mut Random, seen: &Seen, then: Option<NextRun>) -> Replan {
-        let cursor = seen.reference.cursor;
+        let cursor = seen.reference.next;
         let mut plan = Replan::new(cursor.filter(|_| !random.one_in(6)), then);
         if let (true, Some(cursor)) = (random.one_in(2), cursor) {
             let first = cursor.scheduled_at + TimeDelta::seconds(random.below(3) as i64 / 2);
@@ -457,7 +457,7 @@ impl Walker {
                 })
             }
             StepKind::Resume => {
-                let cursor = seen.reference.cursor.filter(|_| random.one_in(2));
+                let cursor = seen.reference.next.filter(|_| random.one_in(2));
                 let late = TimeDelta::seconds(random.below(3) as i64 / 2);
                 let count = random.one_in(2).then_some(3);
                 let now = whole_millis(self.now);
@@ -471,7 +471,7 @@ impl Walker {
                 })
             }
             StepKind::Advance => {
-                let cursor = seen.reference.cursor;
+                let cursor = seen.reference.next;
                 let expected = cursor.map_or(self.now, |next| next.scheduled_at);
                 let count = random.one_in(2).then(|| random.below(9));
                 let last = expected + TimeDelta::seconds(random.below(30) as i64);
@@ -493,7 +493,7 @@ impl Walker {
                 }
             }
             StepKind::Replace => {
-                let cursor = seen.reference.cursor;
+                let cursor = seen.reference.next;
                 let expected = cursor.map_or(self.now, |next| next.scheduled_at);
                 let by = expected + TimeDelta::seconds(random.below(4) as i64 - 1);
                 pair(&|generation| Action::Replace { generation, expected, by })
@@ -560,7 +560,7 @@ impl Walker {
     /// The cursor's move of an at-most-once claim, mostly the right one.
     fn cursor_move(&self, random: &mut Random, seen: &Seen, expected: &Occurrence) -> Cursor {
         let is_at_cursor = expected.trigger.is_none()
-            && seen.reference.cursor.is_some_and(|next| next.scheduled_at == expected.scheduled_at);
+            && seen.reference.next.is_some_and(|next| next.scheduled_at == expected.scheduled_at);
         if !is_at_cursor || random.one_in(12) {
             return Cursor::Keep;
         }

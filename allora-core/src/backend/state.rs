@@ -76,7 +76,7 @@ pub struct JobState {
     /// The number of counted attempts at the head.
     pub attempts: u32,
     /// The next occurrence of the schedule.
-    pub cursor: Option<NextRun>,
+    pub next: Option<NextRun>,
     /// The last occurrence of the schedule that was started.
     pub last_started: Option<Time>,
     /// The highest fence of the job, at least that of its last claim.
@@ -335,7 +335,7 @@ impl<'a> ImportedProgress<'a> {
     pub fn of(state: &'a JobState) -> Self {
         let last = state.last_started;
         let started =
-            last.is_some_and(|last| state.cursor.is_some_and(|next| next.scheduled_at <= last));
+            last.is_some_and(|last| state.next.is_some_and(|next| next.scheduled_at <= last));
         let mut counters = state.counters;
         // It is counted when it is started again.
         counters.started = counters.started.saturating_sub(u64::from(started));

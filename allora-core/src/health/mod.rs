@@ -40,7 +40,7 @@ pub struct Health {
     /// The capacity for runs.
     pub capacity: CapacityStatus,
     /// The capacity of the handlers that have a limit of their own
-    /// ([`Builder::kind_concurrency`](crate::Builder::kind_concurrency)), in the order in which the
+    /// ([`SchedulerBuilder::kind_concurrency`](crate::SchedulerBuilder::kind_concurrency)), in the order in which the
     /// limits were set.
     pub kind_capacity: Vec<KindCapacity>,
     /// The number of claims whose reply was lost. Each reserves capacity until it is resolved.

@@ -33,8 +33,7 @@ pub(crate) fn ahead_unless(
 ) -> Option<Time> {
     let far = saturating_add(now, FAR);
     let drawn = Time::from_timestamp_micros(state.fence).filter(|drawn| *drawn > far)?;
-    let cursor =
-        state.cursor.filter(|cursor| cursor.due_at > far && is_unexplained(*cursor, drawn));
+    let cursor = state.next.filter(|cursor| cursor.due_at > far && is_unexplained(*cursor, drawn));
     let leases = state
         .leases
         .iter()

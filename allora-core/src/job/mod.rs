@@ -39,7 +39,7 @@ pub struct Token(());
 /// A job with a schedule and a body.
 ///
 /// Most jobs are a schedule and a closure, made by [`job`] or
-/// [`Builder::job`](crate::Builder::job). Implement the trait for a job that computes its own
+/// [`SchedulerBuilder::job`](crate::SchedulerBuilder::job). Implement the trait for a job that computes its own
 /// times.
 ///
 /// ```

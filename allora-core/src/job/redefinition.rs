@@ -27,8 +27,8 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn of(state: &JobState) -> Self {
-        let JobState { cursor, last_started, .. } = *state;
-        Self { cursor, last_started, started: state.counters.started }
+        let JobState { next, last_started, .. } = *state;
+        Self { cursor: next, last_started, started: state.counters.started }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn is_code(definition: &str) -> bool {
     definition.split([' ', ';']).next() == Some(CODE)
 }
 
-/// A job and its settings, for [`Builder::add`](crate::Builder::add).
+/// A job and its settings, for [`SchedulerBuilder::add`](crate::SchedulerBuilder::add).
 ///
 /// ```
 /// use allora_core::{CatchUp, Overlap, Run, every, job};

@@ -112,7 +112,7 @@ impl Known {
             other_head: None,
             due_at: state.due_at,
             attempts: state.attempts,
-            cursor: state.cursor,
+            cursor: state.next,
             last_started: state.last_started,
             started: state.counters.started,
             paused: state.paused.is_some(),

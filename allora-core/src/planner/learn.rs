@@ -104,7 +104,7 @@ impl Planner {
         }
         let Some(slot) = self.jobs.get_mut(id) else { return };
         slot.fence = Some(state.fence);
-        slot.note_cursor(state.cursor);
+        slot.note_cursor(state.next);
         slot.phase = Phase::Known(known);
         self.look_again(id);
     }
@@ -298,7 +298,7 @@ fn agreement(
 
 /// The only occurrence of a job that was registered too late for it: it is recorded as missed.
 fn missed(slot: &Slot, state: &JobState, now: Time) -> Option<(Time, NotRun)> {
-    let is_new = state.cursor.is_none()
+    let is_new = state.next.is_none()
         && state.last_started.is_none()
         && state.counters == Counters::default();
     let at = is_new.then(|| CheckedSchedule::of(&slot.name, slot.own()).only_time()).flatten()?;
@@ -309,7 +309,7 @@ fn missed(slot: &Slot, state: &JobState, now: Time) -> Option<(Time, NotRun)> {
 /// True if an operator has reset a job whose times only its nodes know. None of them has set its cursor
 /// since.
 fn was_reset(state: &JobState) -> bool {
-    state.cursor.is_none() && state.generation == state.incarnation && is_code(&state.definition)
+    state.next.is_none() && state.generation == state.incarnation && is_code(&state.definition)
 }
 
 /// `true` if this node's schedule has an occurrence after the present, and after the last one that was

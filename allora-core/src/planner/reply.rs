@@ -188,7 +188,7 @@ impl Planner {
         }
         let Some(slot) = self.jobs.get(id) else { return };
         if let RequestAction::Advance(advance) = asked
-            && state.cursor == advance.then
+            && state.next == advance.then
         {
             self.effects.events.push(not_run(
                 slot.name.clone(),

@@ -76,7 +76,7 @@ impl Unplanned {
     pub(super) fn left_out(&self, reply: &Reply) -> Option<Event> {
         let Some(Step::Advance(advance)) = &self.step else { return None };
         let is_moved = match reply {
-            Reply::State(state) => state.cursor == advance.then,
+            Reply::State(state) => state.next == advance.then,
             reply => matches!(reply, Reply::Claimed(_)),
         };
         let kind = self.state.kind.as_str().into();

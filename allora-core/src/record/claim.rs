@@ -49,7 +49,7 @@ pub(super) fn claim(
 /// The claim starts the head without a plan. If the catch-up policy leaves the head out, the holder
 /// [advances](Advance::by_holder).
 pub fn due_claim(state: &JobState, claim_id: u128) -> Option<Claim> {
-    let cursor = state.cursor?;
+    let cursor = state.next?;
     let is_open = state.last_started < Some(cursor.scheduled_at);
     let is_head = |head: &Occurrence| *head == Occurrence::from(cursor.scheduled_at);
     let is_plain = !state.kind.is_empty()

@@ -309,7 +309,7 @@ impl Record {
             head: head.map(|head| head.occurrence.to_occurrence()),
             due_at: head.map(|head| head.due_at),
             attempts: head.map_or(0, |head| head.attempts),
-            cursor: self.cursor,
+            next: self.cursor,
             last_started: self.last_started,
             fence: self.fence,
             leases: self.leases.clone(),

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// A node that lives, or lived during the last day, from [`Handle::nodes`](crate::Handle::nodes) or
 /// [`Schedules::nodes`](crate::Schedules::nodes).
 ///
-/// A node writes it when it starts and every 15 s ([`Builder::heartbeat`](crate::Builder::heartbeat)).
+/// A node writes it when it starts and every 15 s ([`SchedulerBuilder::heartbeat`](crate::SchedulerBuilder::heartbeat)).
 /// When it is stopped, it writes so while it waits for the end of its runs, and removes it then. It is
 /// for operators: a node that is dead by its record may be alive and only be cut off from the store. So
 /// nothing that must happen once may depend on it, such as a choice of one node among all or the
@@ -22,11 +22,11 @@ use std::{collections::BTreeMap, time::Duration};
 pub struct NodeInfo {
     /// The node's id.
     pub node: String,
-    /// The version of its build ([`Builder::build_version`](crate::Builder::build_version)).
+    /// The version of its build ([`SchedulerBuilder::build_version`](crate::SchedulerBuilder::build_version)).
     pub version: Option<String>,
     /// The kinds of stored schedules that it handles.
     pub kinds: Vec<Pattern>,
-    /// Its labels ([`Builder::node_labels`](crate::Builder::node_labels)).
+    /// Its labels ([`SchedulerBuilder::node_labels`](crate::SchedulerBuilder::node_labels)).
     pub labels: Vec<String>,
     /// The labels that its program needs on some node
     /// ([`Handle::need_labels`](crate::Handle::need_labels)).

@@ -96,7 +96,7 @@ pub(crate) fn is_finished(state: &JobState) -> bool {
         && state.unreadable.is_none()
         && state.last_started.is_some()
         && state.due_at.is_none()
-        && state.cursor.is_none()
+        && state.next.is_none()
         && state.leases.is_empty()
         && state.paused.is_none()
         && state.dead.is_empty();

@@ -26,7 +26,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The builder of a scheduler.
 #[must_use = "a scheduler begins with `build`"]
-pub struct Builder {
+pub struct SchedulerBuilder {
     backend: Arc<dyn Backend>,
     runtime: Option<Arc<dyn Runtime>>,
     label: Option<String>,
@@ -37,7 +37,7 @@ pub struct Builder {
     config: Config,
 }
 
-impl Builder {
+impl SchedulerBuilder {
     pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
         let config = Config {
             concurrency: 1_000,
@@ -358,14 +358,14 @@ impl Builder {
 
 impl Scheduler {
     /// A builder of a scheduler on this backend.
-    pub fn builder(backend: impl Backend) -> Builder {
-        Builder::new(Arc::new(backend))
+    pub fn builder(backend: impl Backend) -> SchedulerBuilder {
+        SchedulerBuilder::new(Arc::new(backend))
     }
 }
 
-impl fmt::Debug for Builder {
+impl fmt::Debug for SchedulerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("backend", &self.backend).finish_non_exhaustive()
+        f.debug_struct("SchedulerBuilder").field("backend", &self.backend).finish_non_exhaustive()
     }
 }
 

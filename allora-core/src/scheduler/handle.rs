@@ -144,7 +144,7 @@ impl Handle {
     /// that ([`LabelUnmatched`](crate::Condition::LabelUnmatched)).
     ///
     /// # Errors
-    /// `Invalid` for a label that [`Builder::node_labels`](super::Builder::node_labels) rejects.
+    /// `Invalid` for a label that [`SchedulerBuilder::node_labels`](super::SchedulerBuilder::node_labels) rejects.
     pub fn need_labels<L: Into<String>>(&self, labels: impl IntoIterator<Item = L>) -> Result {
         let labels: BTreeSet<String> = labels.into_iter().map(Into::into).collect();
         labels.iter().try_for_each(|label| check_label(label))?;
@@ -154,7 +154,7 @@ impl Handle {
 
     /// Reports what the program knows about itself, in place of its report before: as conditions of
     /// this node at once ([`ProgramReport`](crate::Condition::ProgramReport)), and to the other nodes
-    /// with the next write of this node's record ([`Builder::heartbeat`](super::Builder::heartbeat)).
+    /// with the next write of this node's record ([`SchedulerBuilder::heartbeat`](super::SchedulerBuilder::heartbeat)).
     ///
     /// ```
     /// use allora_core::{Handle, ProgramReport};
@@ -175,7 +175,7 @@ impl Handle {
     }
 
     /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace
-    /// period](super::Builder::grace). When a tenth of the period is left (at most 5 s), runs are
+    /// period](super::SchedulerBuilder::grace). When a tenth of the period is left (at most 5 s), runs are
     /// [cancelled](crate::Run::cancelled); at its end their futures are dropped. At-least-once
     /// occurrences are then released. This call returns at once; `run` returns at the end.
     pub fn stop(&self) {
@@ -191,7 +191,7 @@ impl Handle {
     /// of up to a minute ago, runs now.
     ///
     /// # Errors
-    /// As [`Builder::build`](super::Builder::build). `Invalid` if the only time of the job is older.
+    /// As [`SchedulerBuilder::build`](super::SchedulerBuilder::build). `Invalid` if the only time of the job is older.
     /// `Other` if the scheduler was stopped.
     pub fn add(&self, name: impl Into<Arc<str>>, spec: impl IntoJob) -> Result {
         let (name, spec) = (name.into(), spec.into_job());
@@ -219,7 +219,7 @@ impl Handle {
 
     /// Triggers one run of a job, now and independently of its schedule, on the first node with
     /// capacity. `id` identifies the trigger: the same id again, within 24 h
-    /// ([`trigger_retention`](super::Builder::trigger_retention)), and while its run waits or is
+    /// ([`trigger_retention`](super::SchedulerBuilder::trigger_retention)), and while its run waits or is
     /// active, changes nothing, whatever node sends it, and whatever the run's end was. To run the job
     /// again, use another id. A job remembers 1,000 ids. With more of them within the retention, it
     /// forgets the oldest first.
@@ -348,7 +348,7 @@ impl Handle {
     /// wait for another attempt. Returns the number of all of them; 0 if there is none. A node learns
     /// it from its store's notification, or when it next extends the run's lease: after a third of that
     /// at most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of the
-    /// [grace period](super::Builder::grace) (at most 5 s), and records it as cancelled, whatever it
+    /// [grace period](super::SchedulerBuilder::grace) (at most 5 s), and records it as cancelled, whatever it
     /// returns. The occurrence is not run again, even if the node has died. What waits is recorded as
     /// cancelled, too. The schedule continues.
     ///

@@ -1,7 +1,7 @@
 //! Settings of a job that were called on the builder of the scheduler. Each is a compile error that
 //! names the right place, because none of these methods can be called.
 
-use crate::scheduler::Builder;
+use crate::scheduler::SchedulerBuilder;
 
 /// Implemented for no type.
 #[doc(hidden)]
@@ -15,7 +15,7 @@ pub trait SettingOfScheduler {}
 macro_rules! misplaced {
     ($($method:ident($($argument:ident),*);)*) => {
         #[doc(hidden)]
-        impl Builder {
+        impl SchedulerBuilder {
             $(
                 // A bound with a lifetime is checked where the method is called, not here.
                 pub fn $method(self, $($argument: impl Sized),*) -> Self

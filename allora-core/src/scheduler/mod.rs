@@ -29,7 +29,7 @@ mod store_request;
 mod trigger_waits;
 mod upkeep;
 
-pub use builder::Builder;
+pub use builder::SchedulerBuilder;
 pub use handle::Handle;
 pub use instance::Scheduler;
 pub use runs::middleware::Next;

@@ -81,7 +81,7 @@ impl Schedules {
     /// excluded now is recorded as skipped, with the reason `Calendar`, when its time comes.
     ///
     /// A node learns of the change at once if the store has notifications, and otherwise within its
-    /// [heartbeat](crate::Builder::heartbeat), 15 s by default. Until then it decides by the former
+    /// [heartbeat](crate::SchedulerBuilder::heartbeat), 15 s by default. Until then it decides by the former
     /// rules about occurrences that are due in that time. What was claimed before runs.
     ///
     /// ```
@@ -375,8 +375,8 @@ fn uses(state: &JobState, calendar: &str) -> Option<Definition> {
 
 /// The plan of an occurrence that comes before the one that is planned; `None` if there is none.
 fn earlier(definition: &Definition, seen: &JobState, now: Time) -> Result<Option<Replan>> {
-    let begun = seen.cursor.filter(|next| seen.last_started >= Some(next.scheduled_at));
-    let open = seen.cursor.filter(|_| begun.is_none()).map(|next| next.scheduled_at);
+    let begun = seen.next.filter(|next| seen.last_started >= Some(next.scheduled_at));
+    let open = seen.next.filter(|_| begun.is_none()).map(|next| next.scheduled_at);
     // An occurrence that is due stays.
     if open.is_some_and(|at| at <= now) {
         return Ok(None);
@@ -389,7 +389,7 @@ fn earlier(definition: &Definition, seen: &JobState, now: Time) -> Result<Option
     let after = seen.last_started.map_or(after, |last| after.max(last));
     let then = definition.following(&seen.name, after, seen.counters.started)?;
     let then = then.filter(|then| open.is_none_or(|open| then.scheduled_at < open));
-    Ok(then.map(|then| Replan::new(seen.cursor, Some(then))))
+    Ok(then.map(|then| Replan::new(seen.next, Some(then))))
 }
 
 /// The last instant up to `now` from which the schedule counts as from an occurrence: that of a period

@@ -39,7 +39,7 @@ use std::{
 /// # let store = allora_memory::Memory::new();
 /// # sim.block_on(async {
 /// let schedules = Schedules::on(store, sim.node())?;
-/// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI").zone("Europe/Paris");
+/// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI").in_zone("Europe/Paris");
 /// schedules.add(&report).await?;
 ///
 /// let later = StoredSchedule::of(&schedules.get("acme/report").await?)?.schedule("0 10 * * MON-FRI");
@@ -275,7 +275,7 @@ impl Schedules {
             };
             // An occurrence may have been claimed since. The new plan uses the current state.
             let now_seen = self.get(&stored.name).await?;
-            if (now_seen.last_started, now_seen.cursor) == (seen.last_started, seen.cursor) {
+            if (now_seen.last_started, now_seen.next) == (seen.last_started, seen.next) {
                 return Err(error);
             }
             seen = now_seen;

@@ -72,14 +72,13 @@ impl ScheduleExport {
             kind,
             definition,
             data,
-            cursor,
+            next,
             last_started,
             paused,
             counters,
             dead,
             ..
         } = state.clone();
-        let next = cursor;
         Ok(Self(Parts { name, kind, definition, data, next, last_started, paused, counters, dead }))
     }
 
@@ -95,7 +94,7 @@ impl From<ScheduleExport> for JobState {
         let Parts { name, kind, definition, data, next, last_started, paused, counters, dead } =
             exported.0;
         let state = JobState { kind, definition, data, last_started, paused, ..Self::empty(name) };
-        Self { cursor: next, counters, dead, ..state }
+        Self { next, counters, dead, ..state }
     }
 }
 

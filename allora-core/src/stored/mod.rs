@@ -5,7 +5,7 @@
 //! With [`Schedules`], on any node or without one. [`StoredSchedule`] describes the schedule.
 //!
 //! # Which node runs it?
-//! Any node whose scheduler has a handler for its kind: [`Builder::kind`](crate::Builder::kind).
+//! Any node whose scheduler has a handler for its kind: [`SchedulerBuilder::kind`](crate::SchedulerBuilder::kind).
 //! A node leaves other kinds to other nodes.
 //!
 //! # How do I change one?

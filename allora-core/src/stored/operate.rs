@@ -64,7 +64,7 @@ impl Schedules {
         let definition = self.definition(seen).await?;
         let now = self.recent_store_time().await?;
         let started = seen.counters.started;
-        let first = match seen.cursor {
+        let first = match seen.next {
             Some(begun) if seen.last_started >= Some(begun.scheduled_at) => {
                 definition.following(name, begun.scheduled_at, started)?
             }
@@ -88,7 +88,7 @@ impl Schedules {
     /// another attempt. Returns the number of all of them; 0 if there is none. A node learns it from
     /// its store's notification, or when it next extends the run's lease: after a third of that at
     /// most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of its [grace
-    /// period](crate::Builder::grace) (at most 5 s), and records it as cancelled, whatever it returns.
+    /// period](crate::SchedulerBuilder::grace) (at most 5 s), and records it as cancelled, whatever it returns.
     /// The occurrence is not run again, even if the node has died. What waits is recorded as cancelled,
     /// too. The schedule continues. Concurrent calls [share requests](Self#concurrent-calls).
     ///
@@ -254,7 +254,7 @@ impl Schedules {
     pub async fn next(&self, name: &str, n: usize) -> Result<Vec<NextRun>> {
         let seen = self.get(name).await?;
         let definition = self.definition(&seen).await?;
-        let mut next = seen.cursor;
+        let mut next = seen.next;
         let mut started = seen.counters.started;
         let mut coming = Vec::new();
         while let Some(it) = next.filter(|_| coming.len() < n) {

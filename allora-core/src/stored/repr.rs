@@ -41,7 +41,7 @@ const PARTS: [&str; 7] = ["name", "kind", "schedule", "zone", "at_most_once", "f
 /// )?;
 /// let delay = Duration::from_secs(30);
 /// let made = StoredSchedule::new("acme/digest", "digest", "0 9 * * MON")
-///     .zone("Europe/Paris")
+///     .in_zone("Europe/Paris")
 ///     .delay(delay)
 ///     .retry(allora_core::Retry::up_to(3, Duration::from_secs(10)))
 ///     .data_bytes(r#"{"to":["ann@acme.example"]}"#);
@@ -253,7 +253,12 @@ mod tests {
             new().at_most_once().overlap(crate::Overlap::Skip),
             new().retry(Retry::NEVER),
             new().retry(Retry::up_to(7, second).at_most_every(3 * second)).at_least_once(second),
-            new().zone("Europe/Paris").delay(second).jitter(second).timeout(second).window(second),
+            new()
+                .in_zone("Europe/Paris")
+                .delay(second)
+                .jitter(second)
+                .timeout(second)
+                .window(second),
             new().starting(at).ending(at).max_runs(u64::MAX).first_run(at),
             new().catch_up(CatchUp::None).mutex("tapes"),
             new().concurrency_key("tapes", 3).max_key_wait(second),

@@ -44,7 +44,7 @@ impl Schedules {
 
 /// The operation that creates the schedule with its progress.
 fn moved(state: &JobState) -> Operation<'_> {
-    let new = NewSchedule::new(&state.kind, &state.definition, state.cursor)
+    let new = NewSchedule::new(&state.kind, &state.definition, state.next)
         .data(&state.data)
         .progress(ImportedProgress::of(state));
     Operation::new(&state.name, Action::Create(new))
@@ -60,7 +60,7 @@ pub(super) fn can_move(state: &JobState) -> Result {
     if state.kind.is_empty() {
         return cannot("it is a job in code, which its nodes register by themselves");
     }
-    if state.cursor.is_some_and(|next| next.due_at < next.scheduled_at) {
+    if state.next.is_some_and(|next| next.due_at < next.scheduled_at) {
         return cannot(
             "its next occurrence has a due_at before its scheduled_at; give a later one",
         );

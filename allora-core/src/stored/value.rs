@@ -28,7 +28,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// use std::time::Duration;
 ///
 /// let digest = StoredSchedule::new("acme/digest", "digest", "0 9 * * MON")
-///     .zone("Europe/Paris")
+///     .in_zone("Europe/Paris")
 ///     .delay(Duration::from_secs(30))
 ///     .data_bytes(r#"["ann@acme.example", "bob@acme.example"]"#);
 /// let poll = StoredSchedule::new("acme/poll", "poll", every(Duration::from_secs(90))).at_most_once();
@@ -83,7 +83,7 @@ impl StoredSchedule {
 
     /// A schedule that runs once, at this time. A time of up to a minute ago counts as now, and an
     /// older one is an error when the schedule is added. Its record, with its outcome, is removed some
-    /// time after its end: after 7 days, unless a node [sets](crate::Builder::prune_finished_after)
+    /// time after its end: after 7 days, unless a node [sets](crate::SchedulerBuilder::prune_finished_after)
     /// another time.
     ///
     /// ```
@@ -187,7 +187,7 @@ impl StoredSchedule {
 
     /// Sets the zone of a cron expression: an IANA name, or an offset such as `+02:00`. Default:
     /// the zone in the text, or UTC.
-    pub fn zone(mut self, zone: impl Into<String>) -> Self {
+    pub fn in_zone(mut self, zone: impl Into<String>) -> Self {
         self.zone = Some(zone.into());
         self
     }

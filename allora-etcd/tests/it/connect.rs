@@ -10,7 +10,7 @@ use allora_core::{
     backend::{Action, Batch, NewSchedule, Operation, Reply, TimeSource},
 };
 use allora_etcd::{
-    Builder, Etcd, Tls,
+    Etcd, EtcdBuilder, Tls,
     etcd_client::{Client, ConnectOptions, Permission},
 };
 use std::{error::Error as _, time::Duration};
@@ -34,13 +34,13 @@ fn chain(error: &Error) -> String {
 }
 
 /// The error of a connection to a member that cannot be reached.
-async fn unreachable(builder: Builder, url: &str) -> (ErrorKind, String) {
+async fn unreachable(builder: EtcdBuilder, url: &str) -> (ErrorKind, String) {
     let time = Duration::from_secs(3);
     refused(builder.connect_timeout(time).timeout(time), url).await
 }
 
 /// The error of this connection, which must come and hold no secret.
-async fn refused(builder: Builder, url: &str) -> (ErrorKind, String) {
+async fn refused(builder: EtcdBuilder, url: &str) -> (ErrorKind, String) {
     let connecting = tokio::time::timeout(Duration::from_secs(60), builder.connect([url]));
     let error = connecting.await.expect("an end of the attempt").unwrap_err();
     let said = chain(&error);

@@ -111,7 +111,7 @@ impl Walk {
             self.due.insert(state.name.clone(), self.now + LEASE.as_millis() as i64);
             return;
         }
-        let next = state.cursor.unwrap().scheduled_at.timestamp_millis() + 1 + self.some_time();
+        let next = state.next.unwrap().scheduled_at.timestamp_millis() + 1 + self.some_time();
         let then = Cursor::To(Some(at(next).into()));
         let (fence, completion) = (claimed.fence, Completion::Succeeded);
         let complete = Action::Complete { fence, then, completion };

@@ -101,7 +101,7 @@ impl<C> Store<C> {
 }
 
 /// A machine under test may be slow; how fast a failure is seen is another test's.
-pub(crate) fn patient(builder: allora_etcd::Builder) -> allora_etcd::Builder {
+pub(crate) fn patient(builder: allora_etcd::EtcdBuilder) -> allora_etcd::EtcdBuilder {
     let patience = std::time::Duration::from_secs(20);
     builder.timeout(patience).connect_timeout(patience)
 }

@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_millis(250);
 /// Opens a quorum; see [`RedisQuorum::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
-pub struct Builder {
+pub struct QuorumBuilder {
     prefix: String,
     deadline: Duration,
     names: Option<Vec<String>>,
@@ -43,14 +43,14 @@ pub struct Builder {
     certificates: Option<TlsCertificates>,
 }
 
-impl Default for Builder {
+impl Default for QuorumBuilder {
     fn default() -> Self {
         let deadline = Duration::from_millis(250);
         Self { prefix: "allora".into(), deadline, names: None, runtime: None, certificates: None }
     }
 }
 
-impl Builder {
+impl QuorumBuilder {
     /// The store's namespace, and the beginning of its one key on each server: stores of two
     /// prefixes do not see each other. `^[a-z_][a-z0-9_]{0,39}$`. Default: `allora`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {

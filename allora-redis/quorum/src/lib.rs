@@ -30,7 +30,7 @@ mod differential;
 mod model;
 
 pub use allora_redis::{ClientTlsConfig, TlsCertificates};
-pub use connect::Builder;
+pub use connect::QuorumBuilder;
 
 use allora_core::Result;
 use inner::Inner;
@@ -47,7 +47,7 @@ impl RedisQuorum {
     /// the same servers in the same order.
     ///
     /// # Errors
-    /// As [`Builder::connect`].
+    /// As [`QuorumBuilder::connect`].
     ///
     /// # Cancel safety
     /// Nothing is changed on any server.
@@ -56,8 +56,8 @@ impl RedisQuorum {
     }
 
     /// A builder, for other settings.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> QuorumBuilder {
+        QuorumBuilder::default()
     }
 
     /// Makes these servers a quorum. Call it once, from one place, before the first node works with

@@ -10,7 +10,7 @@ use allora_core::{
     backend::{NewSchedule, TimeSource},
     time::from_millis,
 };
-use allora_redis::{Builder, Client, Redis};
+use allora_redis::{Client, Redis, RedisBuilder};
 use std::{io::Write, net::TcpListener, thread, time::Duration};
 
 /// A password that must never be seen again.
@@ -29,11 +29,11 @@ fn refused(result: allora_core::Result<Redis>) -> (allora_core::ErrorKind, Strin
     (error.kind(), error.to_string())
 }
 
-fn connect(builder: Builder, url: &str) -> allora_core::Result<Redis> {
+fn connect(builder: RedisBuilder, url: &str) -> allora_core::Result<Redis> {
     runtime().block_on(builder.timeout(Duration::from_secs(20)).connect(url))
 }
 
-fn is_refused(builder: Builder, url: &str, kind: allora_core::ErrorKind, why: &str) {
+fn is_refused(builder: RedisBuilder, url: &str, kind: allora_core::ErrorKind, why: &str) {
     let is_reached = kind != allora_core::ErrorKind::Unavailable;
     let timeout = Duration::from_secs(if is_reached { 20 } else { 2 });
     let (was, said) = refused(runtime().block_on(builder.timeout(timeout).connect(url)));

@@ -42,7 +42,7 @@
 use crate::stores::{Kind, Place, pause, runtime, send};
 use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
-    Backend, Builder, Event, Handle, Run, Runtime as _, Schedule, Scheduler, Time,
+    Backend, Event, Handle, Run, Runtime as _, Schedule, Scheduler, SchedulerBuilder, Time,
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, Cursor, JobState, NextRun, Operation,
         Outcome, Reply, TimeSource,
@@ -75,7 +75,7 @@ struct Node {
 impl Node {
     /// With a job of each sort.
     async fn start(place: &Place, runs: &Runs) -> Self {
-        let jobs = |builder: Builder| {
+        let jobs = |builder: SchedulerBuilder| {
             builder
                 .job("one", every(PERIOD), work(runs))
                 .add("each", job(every(PERIOD), work(runs)).on_every_node())
@@ -85,7 +85,7 @@ impl Node {
     }
 
     /// With these jobs.
-    fn with(store: impl Backend, jobs: impl FnOnce(Builder) -> Builder) -> Self {
+    fn with(store: impl Backend, jobs: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder) -> Self {
         let builder = Scheduler::builder(store).runtime(Tokio::current().unwrap());
         let scheduler = jobs(builder).build().unwrap();
         let handle = scheduler.handle();
@@ -321,7 +321,7 @@ fn a4_nodes_that_read_one_file_run_its_jobs_once_also_when_they_are_lost_and_com
             assert!(ran.len() >= 3 && ran.windows(2).all(|two| two[0] < two[1]), "{job}: {ran:?}");
         }
         let third = record(&place.open().await, "third").await;
-        assert_eq!(third.cursor.unwrap().scheduled_at.timestamp() % 3_600, 0);
+        assert_eq!(third.next.unwrap().scheduled_at.timestamp() % 3_600, 0);
     });
 }
 
@@ -333,11 +333,13 @@ fn a3_a_nodes_next_instant_follows_from_the_text() {
         let store = place.open().await;
         let begun = wall();
         let node = Node::with(store.clone(), |builder| {
-            let add = |builder: Builder, text| builder.job(text, cron(text).unwrap(), work(runs));
+            let add = |builder: SchedulerBuilder, text| {
+                builder.job(text, cron(text).unwrap(), work(runs))
+            };
             texts.into_iter().fold(builder, add)
         });
         for text in texts {
-            let due = record(&store, text).await.cursor.unwrap().scheduled_at;
+            let due = record(&store, text).await.next.unwrap().scheduled_at;
             let is_next = |from| Some(due) == cron(text).unwrap().next_at(from);
             assert!(is_next(begun) || is_next(wall()), "{text}: {due}");
         }

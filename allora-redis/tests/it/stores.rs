@@ -6,7 +6,7 @@ use allora_core::{
     backend::{Batch, JobState, NewSchedule, Operation, Reply, TimeSource},
     runtime::Tokio,
 };
-use allora_redis::{Builder, Redis};
+use allora_redis::{Redis, RedisBuilder};
 use redis::{AsyncCommands, Value, aio::ConnectionLike};
 use std::{
     env,
@@ -57,7 +57,7 @@ impl Kind {
 }
 
 impl Place {
-    pub(crate) async fn connect(&self, builder: Builder) -> Result<Redis> {
+    pub(crate) async fn connect(&self, builder: RedisBuilder) -> Result<Redis> {
         let builder = builder.prefix(&self.prefix).shards(self.shards);
         let urls = self.urls.iter().map(String::as_str);
         match self.kind {

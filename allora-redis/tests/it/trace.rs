@@ -77,7 +77,7 @@ impl Node<'_> {
         let mut fired = Vec::new();
         for (name, period) in self.jobs {
             let Reply::State(state) = self.send(t(now), name, Action::Read).await else { continue };
-            let due = state.cursor.unwrap().scheduled_at;
+            let due = state.next.unwrap().scheduled_at;
             let every = every(Duration::from_secs(*period));
             let start = every.latest_at(due, t(now)).map_or(due, |latest| latest.max(due));
             let then = Cursor::To(every.next_at(start).map(Into::into));

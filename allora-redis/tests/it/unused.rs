@@ -126,7 +126,7 @@ fn a_job_that_no_code_has_vanishes_and_no_other_does() {
             assert_eq!(live.incarnation, begun.incarnation, "it is the same job");
             assert!(live.counters.started > begun.counters.started);
             let phase =
-                |state: &JobState| state.cursor.unwrap().scheduled_at.timestamp_millis() % 300;
+                |state: &JobState| state.next.unwrap().scheduled_at.timestamp_millis() % 300;
             assert_eq!(phase(&live), phase(&begun), "it keeps its phase");
 
             // The name begins anew, and no fence is given twice.

@@ -192,7 +192,7 @@ async fn rows_of_the_first_release_are_read(place: Place) {
     let state = get(&again, "a").await.unwrap();
     assert_eq!((state.kind.as_str(), state.data.as_slice()), ("mail", &b"payload"[..]));
     assert_eq!(state.head.unwrap().trigger.as_deref(), Some("t"));
-    assert_eq!(state.cursor.unwrap().due_at, from_millis(61_000).unwrap());
+    assert_eq!(state.next.unwrap().due_at, from_millis(61_000).unwrap());
     let lease = &state.leases[0];
     assert_eq!((lease.fence, lease.node.as_str()), (77, "n1"));
     let times = [6_000, 7_000].map(|ms| from_millis(ms).unwrap());

@@ -114,7 +114,7 @@ impl Desk {
     pub(crate) async fn edit(&self, now: Time, name: &str, text: &str) -> Result<JobState> {
         let seen = self.get(name).await;
         let mut edit = Edit::of(seen.generation);
-        let plan = Replan::new(seen.cursor, Some(first(text, now)));
+        let plan = Replan::new(seen.next, Some(first(text, now)));
         edit.definition = Some((text, plan));
         calls::modify(&self.store, name, edit, TimeSource::Fixed(now)).await
     }

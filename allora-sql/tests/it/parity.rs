@@ -82,11 +82,11 @@ async fn p2_the_first_occurrence_is_the_first_match_from_the_start_on_and_a_dela
     for (start, at) in [(0, 0), (1, 60), (59, 60)] {
         let name = format!("from {start}");
         let state = desk.add(&name, MINUTELY, t(start)).await.unwrap();
-        assert_eq!(state.cursor, Some(after(at, 0)));
+        assert_eq!(state.next, Some(after(at, 0)));
     }
     let delayed = NewSchedule::new("t", MINUTELY, Some(after(60, 30)));
     let state = desk.create(t(1), "delayed", delayed).await.unwrap();
-    assert_eq!((state.cursor, state.due_at), (Some(after(60, 30)), Some(t(90))));
+    assert_eq!((state.next, state.due_at), (Some(after(60, 30)), Some(t(90))));
     assert_eq!(desk.poll(t(89), "delayed", 60).await, None);
     let taken = desk.poll(t(90), "delayed", 60).await.unwrap();
     assert_eq!(taken.occurrence.scheduled_at, t(60), "the scheduled time is reported unchanged");
@@ -100,7 +100,7 @@ async fn p3_another_time_for_the_first_run_is_for_that_run_only(place: Place) {
     assert_eq!(desk.poll(t(1_059), "a", 60).await, None);
     let run = desk.poll(t(1_060), "a", 60).await.unwrap();
     assert_eq!(desk.complete(t(1_061), "a", &run, MINUTELY).await, Reply::Accepted);
-    assert_eq!(desk.get("a").await.cursor, Some(after(120, 0)));
+    assert_eq!(desk.get("a").await.next, Some(after(120, 0)));
 }
 
 // There, every failure of an add was «already exists».
@@ -124,7 +124,7 @@ async fn p5_a_deleted_schedule_is_not_found_and_can_be_added_again(place: Place)
     let error = delete(&desk.store, "a", TimeSource::Fixed(t(2))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let state = desk.add("a", MINUTELY, t(3)).await.unwrap();
-    assert_eq!(state.cursor, Some(after(60, 0)));
+    assert_eq!(state.next, Some(after(60, 0)));
 }
 
 /// One start or end: when, of which occurrence and attempt, and whether it is a start.
@@ -222,7 +222,7 @@ async fn p16_a_failed_run_is_tried_again_up_to_its_limit(place: Place) {
     assert_eq!(seen, attempts);
     let state = get(&place.open().await, "job").await.unwrap();
     assert_eq!(state.last, Some(Outcome::Dead("boom".into())));
-    assert!(state.cursor.unwrap().scheduled_at > at && state.leases.is_empty());
+    assert!(state.next.unwrap().scheduled_at > at && state.leases.is_empty());
 }
 
 // There, alike.
@@ -237,7 +237,7 @@ async fn p20_each_schedule_has_its_zone(place: Place) {
         let run = desk.poll(t(hour * 3_600), name, 60).await.unwrap();
         assert_eq!(run.occurrence.scheduled_at, t(hour * 3_600), "{name}");
         desk.complete(t(hour * 3_600), name, &run, text).await;
-        let cursor = desk.get(name).await.cursor.unwrap();
+        let cursor = desk.get(name).await.next.unwrap();
         assert_eq!(
             (cursor.scheduled_at, cursor),
             (t((hour + 24) * 3_600), following(text, run.occurrence.scheduled_at))
@@ -276,7 +276,7 @@ async fn p37_a_job_without_a_kind_is_found_by_no_kind(place: Place) {
     let operation = Operation::new("old", register);
     calls::send(&desk.store, "one", TimeSource::Fixed(t(0)), operation).await.unwrap();
     let state = desk.get("old").await;
-    assert_eq!((state.kind.as_str(), state.cursor), ("", Some(after(0, 0))));
+    assert_eq!((state.kind.as_str(), state.next), ("", Some(after(0, 0))));
     assert!(desk.due(t(60), 9).await.is_empty());
     assert!(desk.poll(t(60), "old", 60).await.is_some());
 }

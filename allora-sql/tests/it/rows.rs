@@ -336,10 +336,7 @@ async fn names_and_payloads_survive_exactly(place: Place) {
         create(&sql, name, new, now).await.unwrap();
         let state = get(&sql, name).await.unwrap();
         assert!(state.data == payload && state.kind == *name && state.name == *name, "{name}");
-        assert_eq!(
-            (state.definition.as_str(), state.cursor),
-            ("d\0'\"", Some(end_of_time().into()))
-        );
+        assert_eq!((state.definition.as_str(), state.next), ("d\0'\"", Some(end_of_time().into())));
     }
     let listed = sql.queries().unwrap().list(Page::first(99)).await.unwrap();
     assert_eq!(listed.len(), names.len());

@@ -161,7 +161,7 @@ fn a_query_that_claims_is_one_statement_and_sorts_nothing_that_it_leaves_on_post
         for claim_id in [7, 8] {
             let query = ClaimDue::new("node", claim_id, &kinds, 1_000);
             let due = sql.queries().unwrap().claim_due(query, STORE).await.unwrap();
-            let latest = due.claimed.iter().map(|(state, _)| state.cursor.unwrap().scheduled_at);
+            let latest = due.claimed.iter().map(|(state, _)| state.next.unwrap().scheduled_at);
             let expected = from_millis(1_000 * (claim_id - 6) as i64);
             assert_eq!((due.claimed.len(), latest.max()), (1_000, expected));
         }

@@ -64,7 +64,7 @@ async fn moved_to_another_store_and_back_they_are_what_they_were(place: Place) {
     let client = schedules(&place).await;
     let data = serde_json::json!({ "a": [1, "é", null], "b": { "c": 1.5 } });
     let all = [
-        StoredSchedule::new("json", "t", "0 9 * * MON").zone("Europe/Rome").data(&data),
+        StoredSchedule::new("json", "t", "0 9 * * MON").in_zone("Europe/Rome").data(&data),
         StoredSchedule::new("bytes", "t", "@every 90s").at_most_once().data_bytes([0xff, 0, 1]),
         StoredSchedule::new("paused", "u", "@daily").max_runs(3).timeout(MINUTE),
     ];
@@ -107,12 +107,12 @@ async fn the_first_run_is_when_start_delay_and_zone_say(place: Place) {
         (new("on a match", "0 0 * * *"), start, 0),
         (new("later", "0 0 * * *").starting(start + MINUTE), start + DAY, 0),
         (new("delayed", "0 0 * * *").delay(MINUTE / 2), start, 30),
-        (new("Tokyo", "0 0 * * *").zone("Asia/Tokyo"), start + 15 * hour, 0),
+        (new("Tokyo", "0 0 * * *").in_zone("Asia/Tokyo"), start + 15 * hour, 0),
         (new("moved", "0 0 * * *").delay(MINUTE).first_run(start + hour), start, 3_600),
     ] {
         let state = client.add(&stored).await.unwrap();
         let due_at = at + Duration::from_secs(due_after);
-        assert_eq!(state.cursor.map(|next| (next.scheduled_at, next.due_at)), Some((at, due_at)));
+        assert_eq!(state.next.map(|next| (next.scheduled_at, next.due_at)), Some((at, due_at)));
     }
     let next = client.next("moved", 2).await.unwrap();
     assert_eq!(next[1].due_at, start + DAY + MINUTE, "the first run alone was moved");
@@ -145,17 +145,17 @@ async fn an_edit_is_checked_and_of_two_editors_one_wins(place: Place) {
     let read = StoredSchedule::of(&before).unwrap();
     for bad in [
         read.clone().schedule("0 25 * * *"),
-        read.clone().zone("Mars/X"),
+        read.clone().in_zone("Mars/X"),
         read.clone().data_bytes(vec![0; (1 << 20) + 1]),
         read.clone().with_kind(""),
     ] {
         assert_eq!(kind_of(client.modify(&bad).await), Some(ErrorKind::Invalid));
         assert_eq!(client.get("a").await.unwrap(), before, "nothing was changed");
     }
-    let edit = read.clone().schedule("0 10 * * *").zone("Asia/Tokyo").delay(MINUTE);
+    let edit = read.clone().schedule("0 10 * * *").in_zone("Asia/Tokyo").delay(MINUTE);
     let after = client.modify(&edit.with_kind("u").data(&2)).await.unwrap();
     assert_eq!((&*after.kind, &*after.data), ("u", &b"2"[..]));
-    let cursor = after.cursor.unwrap();
+    let cursor = after.next.unwrap();
     assert_eq!(cursor.scheduled_at.format("%H:%M").to_string(), "01:00");
     assert_eq!(cursor.due_at, cursor.scheduled_at + MINUTE);
     assert_eq!(kind_of(client.modify(&read).await), Some(ErrorKind::AlreadyExists));
@@ -203,7 +203,7 @@ async fn workers_route_retry_and_release(place: Place) {
         client.add(&stored).await.unwrap();
     }
     let watching = async {
-        let over = |state: &JobState| state.cursor.is_none() && state.leases.is_empty();
+        let over = |state: &JobState| state.next.is_none() && state.leases.is_empty();
         let mut left = 1;
         while left > 0 {
             pause(50).await;
@@ -233,7 +233,7 @@ async fn workers_route_retry_and_release(place: Place) {
     let dead = client.list(Filter::default().state(ScheduleState::Dead), None, 9).await.unwrap();
     assert_eq!(names(&dead), ["user_dies"]);
     let unknown = client.get("unknown").await.unwrap();
-    assert!(unknown.cursor.is_some() && unknown.counters.started == 0, "it waits");
+    assert!(unknown.next.is_some() && unknown.counters.started == 0, "it waits");
 }
 
 async fn bounds_pauses_and_triggers_hold(place: Place) {
@@ -254,11 +254,11 @@ async fn bounds_pauses_and_triggers_hold(place: Place) {
     let paused = client.trigger("times", "now").await.unwrap().state;
     assert_eq!(paused.paused.as_ref().map(|pause| &*pause.note), Some("broken"));
     assert_eq!(paused.head.and_then(|head| head.trigger).as_deref(), Some("now"));
-    let cursor = paused.cursor;
+    let cursor = paused.next;
     let again = client.trigger("times", "now").await.unwrap().state;
-    assert_eq!(again.cursor, cursor, "a trigger does not move the schedule");
+    assert_eq!(again.next, cursor, "a trigger does not move the schedule");
     let resumed = client.resume("times", Gap::Missed).await.unwrap();
-    assert_eq!((resumed.paused, resumed.cursor), (None, cursor));
+    assert_eq!((resumed.paused, resumed.next), (None, cursor));
     let from = start - 10 * DAY;
     let filled = client.backfill("times", from, from + 120 * MINUTE).await.unwrap();
     assert_eq!(filled.len(), 2, "after the first, up to and with the last");

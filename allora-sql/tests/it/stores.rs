@@ -3,7 +3,7 @@
 
 use allora_conformance::environment;
 use allora_core::{ErrorKind, Runtime as _, runtime::Tokio};
-use allora_sql::{Builder, Sql};
+use allora_sql::{Sql, SqlBuilder};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 use std::{sync::OnceLock, time::Duration};
 use tokio::runtime::Runtime;
@@ -92,7 +92,7 @@ impl Place {
         }
     }
 
-    pub(crate) fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> SqlBuilder {
         // Statements that the machine delays are no concern of these tests.
         Sql::builder().prefix(&self.prefix).store_timeout(Duration::from_secs(30))
     }
@@ -142,7 +142,7 @@ pub(crate) fn runtime() -> &'static Runtime {
 }
 
 /// Opens a store whose server may still be starting.
-pub(crate) async fn patiently_opened(builder: Builder, url: &str) -> Sql {
+pub(crate) async fn patiently_opened(builder: SqlBuilder, url: &str) -> Sql {
     for _ in 0..600 {
         match builder.clone().connect(url).await {
             Ok(sql) => return sql,

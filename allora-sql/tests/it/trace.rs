@@ -68,7 +68,7 @@ impl Trace {
 }
 
 fn shown(state: &JobState) -> (i64, i64) {
-    (seconds(state.due_at.unwrap()), seconds(state.cursor.unwrap().scheduled_at))
+    (seconds(state.due_at.unwrap()), seconds(state.next.unwrap().scheduled_at))
 }
 
 async fn the_trace_of_the_original_is_replayed_with_its_promises_kept(place: Place) {
@@ -176,7 +176,7 @@ async fn modify(trace: &mut Trace, one: &Desk) {
     let state = edit(&one.store, "a", change, now).await.unwrap();
     assert_eq!((&state.data[..], shown(&state)), (&b"{\"k\":2}"[..], (15 * 3_600, 15 * 3_600)));
     trace.step("modify with next_time option silently ignored");
-    let plan = Replan::new(state.cursor, Some(t(700).into()));
+    let plan = Replan::new(state.next, Some(t(700).into()));
     let (generation, definition) = (state.generation, Some((MINUTELY, plan)));
     let mut change = Edit::of(generation);
     change.definition = definition;
@@ -252,8 +252,7 @@ async fn several(trace: &mut Trace, one: &Desk) {
     trace.same(&added);
     // Once, unless it is asked for twice.
     assert!(
-        following(angeles, added.cursor.unwrap().scheduled_at).scheduled_at
-            > t(122_544_000 + 86_400)
+        following(angeles, added.next.unwrap().scheduled_at).scheduled_at > t(122_544_000 + 86_400)
     );
     trace.step("unknown timezone");
     assert_eq!(

@@ -194,7 +194,7 @@ async fn a_schedule_is_created_with_the_applications_own_transaction(place: Plac
     sign_up(&place, &store, &report, "COMMIT").await.unwrap();
     let state = get(&store, "acme").await.unwrap();
     assert_eq!((&*state.kind, &*state.data), ("report", &b"to ann"[..]));
-    assert!(state.cursor.is_some());
+    assert!(state.next.is_some());
     let twice = sign_up(&place, &store, &report, "COMMIT").await.unwrap_err();
     assert_eq!(twice.kind(), ErrorKind::AlreadyExists);
     let wrong = StoredSchedule::new("wrong", "report", "0 9 30 2 *");

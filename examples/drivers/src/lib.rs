@@ -4,7 +4,7 @@
 //! invoice with the completion of its run in another, both with its own driver.
 
 use allora::{
-    BoxError, Builder, Schedules, StoredSchedule, Time,
+    BoxError, SchedulerBuilder, Schedules, StoredSchedule, Time,
     backend::JobState,
     sql::{
         Sql,
@@ -43,7 +43,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Runs the scheduler until a run of this schedule has ended, and returns the schedule's state.
 pub async fn run_until_invoiced(
-    builder: Builder,
+    builder: SchedulerBuilder,
     store: &Sql,
     schedule: &str,
 ) -> Result<JobState, BoxError> {

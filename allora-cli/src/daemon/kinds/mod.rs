@@ -11,7 +11,7 @@ pub(crate) use secrets::masked;
 
 use super::context::CommandContext;
 use crate::failure::{Failure, Outcome};
-use allora_core::{BoxError, Builder, Pattern, Run, StoredSchedule, backend::JobState};
+use allora_core::{BoxError, Pattern, Run, SchedulerBuilder, StoredSchedule, backend::JobState};
 use serde_json::Value;
 use std::{path::Path, sync::Arc};
 
@@ -23,11 +23,11 @@ pub(crate) const HTTP: &str = "http";
 
 /// Has the scheduler run these kinds, and those for nodes with the labels of this node.
 pub(crate) fn route(
-    mut builder: Builder,
+    mut builder: SchedulerBuilder,
     kinds: &[String],
     labels: &[String],
     context: &Arc<CommandContext>,
-) -> Builder {
+) -> SchedulerBuilder {
     let has = |kind: &str| kinds.iter().any(|one| one == kind);
     if has(COMMAND) {
         let context = context.clone();

@@ -89,7 +89,7 @@ fn is_granted(
         }
         Decision::Advance(advance) => {
             let Advance { then, .. } = *advance;
-            matches!(answer(Action::Advance(*advance)), Reply::State(state) if state.cursor == then)
+            matches!(answer(Action::Advance(*advance)), Reply::State(state) if state.next == then)
         }
         Decision::GiveUp(GiveUp { fence, occurrence, then, error, .. }) => {
             let (fence, occurrence, then) = (*fence, occurrence.clone(), *then);

@@ -9,7 +9,7 @@ pub(crate) type Middleware =
     Arc<dyn Fn(Run, Next) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
 /// The rest of a run after a middleware: the next middleware, and finally the job. See
-/// [`Builder::middleware`](crate::Builder::middleware).
+/// [`SchedulerBuilder::middleware`](crate::SchedulerBuilder::middleware).
 pub struct Next {
     middleware: Arc<[Middleware]>,
     done: usize,

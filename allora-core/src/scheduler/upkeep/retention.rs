@@ -214,7 +214,7 @@ async fn prune(node: &Node, unused: &[&JobState]) -> Result<Vec<String>> {
     let operations: Vec<Operation<'_>> = unused
         .iter()
         .map(|state| {
-            let cursor = state.cursor.map(|cursor| cursor.scheduled_at);
+            let cursor = state.next.map(|cursor| cursor.scheduled_at);
             Operation::new(&state.name, Action::Prune { fence: state.fence, cursor })
         })
         .collect();

@@ -22,7 +22,7 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/guide/json.schem
 fn samples() -> Vec<(&'static str, Vec<Value>)> {
     let full = full_state();
     let bare = JobState { last: Some(Outcome::Succeeded), ..JobState::empty("b") };
-    let next = || json!(full.cursor);
+    let next = || json!(full.next);
     let occurrence = || vec![json!(full.head), json!(full.leases[0].occurrence)];
     let mut lease = full.leases[0].clone();
     lease.replaced_by = Some(at(1));
@@ -74,7 +74,7 @@ fn exported(state: &JobState) -> ScheduleExport {
 fn stored() -> Vec<Value> {
     let second = Duration::from_secs(1);
     let new = || StoredSchedule::new("a", "mail", "0 9 * * MON");
-    let full = new().zone("Europe/Paris").catch_up(CatchUp::None).window(second).timeout(second);
+    let full = new().in_zone("Europe/Paris").catch_up(CatchUp::None).window(second).timeout(second);
     let full = full.delay(second).jitter(second).starting(at(0)).ending(at(1)).max_runs(3);
     let full = full.concurrency_key("tapes", 2).max_key_wait(second).owner("sales").tag("eu");
     let once = new().at_most_once().overlap(Overlap::Skip);

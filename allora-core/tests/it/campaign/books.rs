@@ -183,7 +183,7 @@ fn going_on(plan: &Plan, state: &JobState, now: Time) {
     // it was over.
     let tried = TimeDelta::from_std(2 * plan.longest()).unwrap();
     let late = TimeDelta::from_std(plan.delay + plan.spread).unwrap() + TimeDelta::seconds(90);
-    if let Some(cursor) = state.cursor {
+    if let Some(cursor) = state.next {
         let moves = cursor.scheduled_at + late + tried > now;
         assert!(busy || moves, "{name}: stands still at {cursor:?}: {state:?}");
     }

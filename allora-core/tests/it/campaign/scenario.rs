@@ -3,7 +3,7 @@
 use super::books;
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_core::{
-    BoxError, Builder, CatchUp, Cron, Event, JobSpec, Overlap, Pattern, Retry, Schedules,
+    BoxError, CatchUp, Cron, Event, JobSpec, Overlap, Pattern, Retry, SchedulerBuilder, Schedules,
     StoredSchedule, backend::HistoryEntry, cron, every, runtime::Sim, stored::Definition,
 };
 use chrono::TimeDelta;
@@ -293,7 +293,7 @@ impl World {
 
     fn join_as(&mut self, generation: u64, slots: usize, rates: Rates) {
         let plans = &self.plans;
-        let member = self.lab.start(|seat, b: Builder| {
+        let member = self.lab.start(|seat, b: SchedulerBuilder| {
             seat.rates(rates);
             let b = b.concurrency(slots).grace(secs(3)).lost_after(secs(4));
             plans.iter().enumerate().fold(b, |b, (n, plan)| {

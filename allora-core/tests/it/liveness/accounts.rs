@@ -21,7 +21,7 @@ pub(super) fn unaccounted(
         let last = spans.entry(first).or_insert(first);
         *last = (*last).max(entry.last.unwrap_or(first));
     }
-    let next = state.and_then(|state| state.cursor);
+    let next = state.and_then(|state| state.next);
     spans.extend(next.map(|next| (next.scheduled_at, next.scheduled_at)));
     let mut gaps = Vec::new();
     let mut end: Option<Time> = None;

@@ -12,9 +12,9 @@ use allora_conformance::{
     },
 };
 use allora_core::{
-    ActiveCondition, Backend, BoxError, Builder, Condition, Error, ErrorKind, Event, FailingPart,
-    Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule, Scheduler, Schedules, Stopped,
-    StoredSchedule, Time,
+    ActiveCondition, Backend, BoxError, Condition, Error, ErrorKind, Event, FailingPart, Handle,
+    JobSpec, Pattern, Result, Run, Runtime, Schedule, Scheduler, SchedulerBuilder, Schedules,
+    Stopped, StoredSchedule, Time,
     backend::{
         Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery,
         JobState, OPERATOR, Operation, Page, Queries, Reply, TimeSource,
@@ -74,7 +74,7 @@ pub(super) struct Seat<'a> {
     fleet: &'a Fleet,
     pub(super) node: SimNode,
     pub(super) faults: Arc<Faults>,
-    builder: Option<Builder>,
+    builder: Option<SchedulerBuilder>,
     added: Vec<(Arc<str>, Code)>,
     concurrency: usize,
 }
@@ -354,7 +354,7 @@ pub(super) fn listed(stalls: &[Stall]) -> String {
 }
 
 impl Seat<'_> {
-    pub(super) fn set(&mut self, change: impl FnOnce(Builder) -> Builder) {
+    pub(super) fn set(&mut self, change: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder) {
         self.builder = self.builder.take().map(change);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Lab, Member, Over, Rates, at, ms, secs};
 use allora_core::{
-    Backend, BoxError, Builder, Event, JobSpec, Overlap, Retry, Run, Runtime,
+    Backend, BoxError, Event, JobSpec, Overlap, Retry, Run, Runtime, SchedulerBuilder,
     backend::{Batch, Outcome, TimeSource},
     every, job,
     runtime::SimNode,
@@ -401,7 +401,7 @@ fn every_other_run_is_cancelled_before_its_lease_ends() {
 
 /// The story of a job whose every run ends with its node, and the number of its runs.
 fn killed(
-    build: impl Fn(Builder) -> Builder,
+    build: impl Fn(SchedulerBuilder) -> SchedulerBuilder,
     add: impl Fn(JobSpec) -> JobSpec,
 ) -> (Vec<String>, usize, usize, u64) {
     let lab = Lab::new(15);

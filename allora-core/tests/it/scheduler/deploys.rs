@@ -99,7 +99,7 @@ fn an_occurrence_that_came_between_two_builds_runs() {
 /// A definition of a newer build, with a setting that this build does not know.
 fn define(lab: &Lab, definition: &str, version: u64) {
     let seen = lab.state("job");
-    let plan = Replan::new(seen.cursor, seen.cursor);
+    let plan = Replan::new(seen.next, seen.next);
     let generation = seen.generation;
     lab.operate("job", Action::Redefine { generation, definition, version, plan }).unwrap();
 }
@@ -170,7 +170,7 @@ fn the_text_of_a_user_defined_schedule_is_never_parsed() {
     let plain = lab.start(|seat, b| b.add("job", old(seat)));
     lab.until(35.0);
     assert_eq!(plain.news(), ["Ready", "Redefined"]);
-    assert_eq!(lab.state("job").cursor, Some(at(40.0).into()));
+    assert_eq!(lab.state("job").next, Some(at(40.0).into()));
 }
 
 /// A schedule of the user's own with the times of a cron expression.
@@ -210,10 +210,7 @@ fn a_job_with_a_schedule_of_its_own_runs_again_after_a_reset() {
         lab.until(615.0);
         lab.clock().set_skew(chrono::TimeDelta::zero());
         lab.until(1_000.0);
-        assert!(
-            lab.state("job").cursor.unwrap().scheduled_at > at(86_400.0),
-            "it waits for a year"
-        );
+        assert!(lab.state("job").next.unwrap().scheduled_at > at(86_400.0), "it waits for a year");
         let ahead = || ahead_until(&lab.state("job"), lab.now());
         assert!(ahead() > Some(at(86_400.0)), "{:?}", ahead());
         if !is_live {

@@ -3,7 +3,7 @@
 
 use crate::support::{Lab, Member, Over, Rates, Seat, Switched, at, ms, secs};
 use allora_core::{
-    Backend, Builder, Runtime, Schedules, StoredSchedule,
+    Backend, Runtime, SchedulerBuilder, Schedules, StoredSchedule,
     backend::{HistoryEntry, HistoryQuery},
     every,
 };
@@ -11,7 +11,11 @@ use std::collections::BTreeSet;
 
 const JOBS: usize = 20;
 
-fn start(lab: &Lab, store: &Switched, build: impl FnOnce(&Seat, Builder) -> Builder) -> Member {
+fn start(
+    lab: &Lab,
+    store: &Switched,
+    build: impl FnOnce(&Seat, SchedulerBuilder) -> SchedulerBuilder,
+) -> Member {
     let seat = lab.seat(lab.sim.node());
     let builder = build(&seat, seat.builder_on(store.clone()));
     seat.run(builder.build().unwrap())

@@ -106,12 +106,12 @@ fn lost_requests_and_replies_neither_double_nor_lose() {
         times.dedup();
         assert_eq!(times.len(), len, "seed {seed}: twice at most once");
         let counters = lab.state("leased").counters;
-        let cursor = lab.state("leased").cursor.unwrap().scheduled_at;
+        let cursor = lab.state("leased").next.unwrap().scheduled_at;
         let passed = (cursor - at(0.0)).num_seconds() as u64 / 5 - 1;
         let counted = counters.succeeded + counters.missed;
         assert!(counted == passed, "seed {seed}: {counted} of {passed}, {counters:?}");
         let counters = lab.state("once").counters;
-        let cursor = lab.state("once").cursor.unwrap().scheduled_at;
+        let cursor = lab.state("once").next.unwrap().scheduled_at;
         let passed = (cursor - at(0.0)).num_seconds() as u64 / 5 - 1;
         let alive = lab.state("once").leases.len() as u64;
         let counted = counters.succeeded + counters.missed + counters.lost + alive;

@@ -3,8 +3,8 @@
 
 use crate::support::{Lab, Member, Moody, Rates, Seat, Switched, at, ms, secs};
 use allora_core::{
-    Builder, Condition, Event, Health, JobSpec, Notifications, Overlap, Run, Runtime, Schedules,
-    StorePart, StoredSchedule, Time,
+    Condition, Event, Health, JobSpec, Notifications, Overlap, Run, Runtime, SchedulerBuilder,
+    Schedules, StorePart, StoredSchedule, Time,
     backend::{Action, NewSchedule, Outcome},
     every, job,
     stored::Gap,
@@ -31,14 +31,14 @@ fn set_back(member: &Member) -> Vec<(bool, usize)> {
 }
 
 impl Scene {
-    fn new(seed: u64, build: impl FnOnce(&Seat, Builder) -> Builder) -> Self {
+    fn new(seed: u64, build: impl FnOnce(&Seat, SchedulerBuilder) -> SchedulerBuilder) -> Self {
         Self::switched(seed, |_| {}, build)
     }
 
     fn switched(
         seed: u64,
         switch: impl FnOnce(&Switched),
-        build: impl FnOnce(&Seat, Builder) -> Builder,
+        build: impl FnOnce(&Seat, SchedulerBuilder) -> SchedulerBuilder,
     ) -> Self {
         let lab = Lab::new(seed);
         let clock = lab.clock();
@@ -92,13 +92,17 @@ impl Scene {
     }
 }
 
-fn start(lab: &Lab, store: &Switched, build: impl FnOnce(&Seat, Builder) -> Builder) -> Member {
+fn start(
+    lab: &Lab,
+    store: &Switched,
+    build: impl FnOnce(&Seat, SchedulerBuilder) -> SchedulerBuilder,
+) -> Member {
     let seat = lab.seat(lab.sim.node());
     let builder = build(&seat, seat.builder_on(store.clone()));
     seat.run(builder.build().unwrap())
 }
 
-fn ten(seat: &Seat, b: Builder) -> Builder {
+fn ten(seat: &Seat, b: SchedulerBuilder) -> SchedulerBuilder {
     b.add("job", seat.job(every(secs(10)), ms(0)))
 }
 
@@ -688,7 +692,7 @@ fn jobs_that_wait_for_the_time_of_a_clock_that_was_ahead_are_named_until_they_ar
 
 #[test]
 fn a_node_that_starts_after_the_clock_was_set_back_reports_once_how_many_jobs_wait() {
-    let add = |seat: &Seat, b: Builder| {
+    let add = |seat: &Seat, b: SchedulerBuilder| {
         b.add("one", seat.job(every(secs(10)), ms(0))).add("two", seat.job(every(secs(10)), ms(0)))
     };
     let scene = Scene::new(20, add);

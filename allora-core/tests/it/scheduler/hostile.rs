@@ -120,7 +120,7 @@ fn a_time_beyond_the_end_of_time_is_never() {
     let member = lab
         .start(|seat, b| b.add("far", Mine("far")).add("good", seat.job(every(secs(10)), ms(0))));
     lab.until(15.0);
-    assert_eq!(lab.state("far").cursor, None);
+    assert_eq!(lab.state("far").next, None);
     assert_eq!(member.news(), ["Ready"]);
     assert_eq!(lab.ran("good"), [10.]);
 }

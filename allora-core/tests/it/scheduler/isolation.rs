@@ -151,7 +151,10 @@ fn an_extension_that_hangs_delays_no_completion() {
 }
 
 /// A job in code and a stored schedule, both every second.
-fn every_second(seat: &crate::support::Seat, b: allora_core::Builder) -> allora_core::Builder {
+fn every_second(
+    seat: &crate::support::Seat,
+    b: allora_core::SchedulerBuilder,
+) -> allora_core::SchedulerBuilder {
     b.add("code", seat.job(grid(1), ms(5))).kind("k", seat.handler(ms(5), |_| Ok(())))
 }
 
@@ -396,7 +399,7 @@ fn a_node_that_slept_extends_its_leases_at_the_first_reply() {
 #[test]
 fn a_node_that_slept_drops_the_runs_of_other_nodes_at_the_first_reply() {
     let lab = Lab::new(12);
-    let build = |seat: &crate::support::Seat, b: allora_core::Builder| {
+    let build = |seat: &crate::support::Seat, b: allora_core::SchedulerBuilder| {
         b.add("job", seat.job(every(secs(1_000)), secs(900)).at_least_once(secs(300)))
     };
     let first = lab.start(build);

@@ -349,8 +349,7 @@ fn whatever_is_lost_there_are_never_two_at_once() {
         }
         for job in ["a", "b"] {
             let (state, counters) = (lab.state(job), lab.state(job).counters);
-            let passed =
-                (state.cursor.unwrap().scheduled_at - at(0.0)).num_seconds() as u64 / 12 - 1;
+            let passed = (state.next.unwrap().scheduled_at - at(0.0)).num_seconds() as u64 / 12 - 1;
             assert_eq!(
                 counters.succeeded + counters.missed + counters.skipped,
                 passed,

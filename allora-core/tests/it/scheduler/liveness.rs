@@ -2,7 +2,7 @@
 
 use crate::support::{Lab, Member, Moody, Seat, at, ms, secs};
 use allora_core::{
-    Builder, JobSpec,
+    JobSpec, SchedulerBuilder,
     backend::{Action, NextRun},
     cron, every,
     record::TOMBSTONE,
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// A hundred at-least-once jobs, each every ten seconds.
-fn hundred(seat: &Seat, b: Builder, lease: Duration) -> Builder {
+fn hundred(seat: &Seat, b: SchedulerBuilder, lease: Duration) -> SchedulerBuilder {
     (0..100).fold(b, |b, i| {
         b.add(format!("job-{i}"), seat.job(every(secs(10)), ms(100)).at_least_once(lease))
     })
@@ -94,7 +94,7 @@ fn a_job_that_is_removed_and_added_during_its_run_starts_on_time() {
 fn a_claim_whose_reply_was_lost_runs_next_at_full_capacity() {
     for seed in 0..20 {
         let lab = Lab::new(seed);
-        let three = |seat: &Seat, b: Builder| {
+        let three = |seat: &Seat, b: SchedulerBuilder| {
             ["a", "b", "c"].into_iter().fold(b.concurrency(1).lost_after(secs(10)), |b, name| {
                 b.add(name, seat.job(every(secs(1_000)), secs(60)))
             })
@@ -153,7 +153,7 @@ fn due_records_of_another_service_cost_little_and_hide_nothing() {
 #[test]
 fn a_deleted_job_stays_deleted_when_its_tombstone_expires() {
     let lab = Lab::new(6);
-    let monthly = |seat: &Seat, b: Builder| {
+    let monthly = |seat: &Seat, b: SchedulerBuilder| {
         seat.faults.loses_notifications.store(true, Relaxed);
         let b = b.poll_interval(secs(3_600));
         b.add("job", seat.job(cron("0 0 1 * *").unwrap(), ms(0)))
@@ -174,7 +174,7 @@ fn a_deleted_job_stays_deleted_when_its_tombstone_expires() {
 #[test]
 fn a_job_that_another_node_registers_again_runs_on_every_node() {
     let lab = Lab::new(7);
-    let ten = |seat: &Seat, b: Builder| {
+    let ten = |seat: &Seat, b: SchedulerBuilder| {
         seat.faults.is_silent.store(true, Relaxed);
         b.add("job", seat.job(every(secs(10)), ms(0)))
     };

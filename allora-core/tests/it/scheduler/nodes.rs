@@ -3,8 +3,8 @@
 
 use crate::support::{Lab, Member, Seat, at, ms, secs};
 use allora_core::{
-    Builder, Condition, ErrorKind, Event, Handle, NodeInfo, Overlap, Pattern, Schedules, StorePart,
-    StoredSchedule, backend::Action, every, stored::Filter,
+    Condition, ErrorKind, Event, Handle, NodeInfo, Overlap, Pattern, SchedulerBuilder, Schedules,
+    StorePart, StoredSchedule, backend::Action, every, stored::Filter,
 };
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -32,7 +32,7 @@ fn sorted(members: &[&Member]) -> Vec<String> {
 }
 
 /// Seldom polls, for tests of days.
-fn slow(b: Builder) -> Builder {
+fn slow(b: SchedulerBuilder) -> SchedulerBuilder {
     b.poll_interval(HOUR).heartbeat(secs(300))
 }
 
@@ -92,7 +92,7 @@ fn a_node_is_in_the_list_while_it_lives_and_a_dead_one_for_a_day() {
 #[test]
 fn a_node_that_is_stopped_is_in_the_list_until_its_runs_have_ended() {
     let lab = Lab::new(4);
-    let add = |seat: &Seat, b: Builder| {
+    let add = |seat: &Seat, b: SchedulerBuilder| {
         b.heartbeat(secs(5))
             .grace(secs(600))
             .add("slow", seat.job(every(secs(10)), secs(100)).overlap(Overlap::Skip))
@@ -161,7 +161,7 @@ fn a_registry_that_hangs_or_is_refused_delays_no_job_and_no_stop() {
 #[test]
 fn a_kind_is_reported_when_no_live_node_handles_it_with_the_number_that_wait() {
     let lab = Lab::new(4);
-    let mail = |seat: &Seat, b: Builder| b.kind("mail", seat.handler(ms(0), |_| Ok(())));
+    let mail = |seat: &Seat, b: SchedulerBuilder| b.kind("mail", seat.handler(ms(0), |_| Ok(())));
     let one = lab.start(mail);
     // It handles the kind, and does not come to it.
     let two = lab.start(|seat, b| {

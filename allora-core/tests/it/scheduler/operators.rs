@@ -243,7 +243,7 @@ fn a_job_whose_store_was_a_year_ahead_runs_again_after_a_reset() {
         assert!(ahead.is_some_and(|(name, until)| name == "job" && until > at(86_400.0)));
         let schedules = Schedules::on(lab.store.clone(), member.node.clone()).unwrap();
         let seen = lab.sim.block_on(schedules.get("job")).unwrap();
-        assert!(seen.cursor.unwrap().scheduled_at > at(86_400.0), "it waits for a year");
+        assert!(seen.next.unwrap().scheduled_at > at(86_400.0), "it waits for a year");
         let reset = lab.sim.block_on(schedules.reset("job")).unwrap();
         assert!(reset.incarnation > seen.incarnation);
         lab.until(245.0);

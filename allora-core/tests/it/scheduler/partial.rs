@@ -3,7 +3,8 @@
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
-    Backend, Builder, Error, ErrorKind, Overlap, Result, Runtime, Schedules, StoredSchedule,
+    Backend, Error, ErrorKind, Overlap, Result, Runtime, SchedulerBuilder, Schedules,
+    StoredSchedule,
     backend::{Action, Applied, Batch, Operation},
     every,
     time::since,
@@ -159,7 +160,7 @@ fn a_full_node_registers_new_jobs_at_once() {
     let seat = lab.seat(lab.sim.node());
     member.handle.add("new", seat.job(every(secs(60)), ms(5))).unwrap();
     lab.until(31.5);
-    assert!(lab.state_of("new").is_some_and(|state| state.cursor.is_some()));
+    assert!(lab.state_of("new").is_some_and(|state| state.next.is_some()));
     // The reply is known, too: the node has planned it.
     let next = member.handle.jobs().into_iter().find(|job| job.name == "new");
     assert!(next.unwrap().next.is_some());
@@ -189,7 +190,7 @@ fn thousands_of_jobs_that_wait_for_one_key_cost_a_few_operations_a_second() {
 }
 
 /// Jobs of each minute on one node: in code, in the store, and with a key.
-fn each_minute(seat: &Seat, builder: Builder, count: usize) -> Builder {
+fn each_minute(seat: &Seat, builder: SchedulerBuilder, count: usize) -> SchedulerBuilder {
     let minutely = || every(secs(60)).phase(Duration::ZERO);
     (0..count).fold(builder.kind("k", seat.handler(ms(5), |_| Ok(()))), |b, i| {
         b.add(format!("code-{i}"), seat.job(minutely().phase(secs(7 * i as u64)), ms(5)))

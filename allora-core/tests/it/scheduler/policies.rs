@@ -2,7 +2,8 @@
 
 use crate::support::{Lab, Seat, at, ms, secs};
 use allora_core::{
-    Builder, CatchUp, Event, JobSpec, Overlap, Retry, Schedule, backend::NotRunReason, every,
+    CatchUp, Event, JobSpec, Overlap, Retry, Schedule, SchedulerBuilder, backend::NotRunReason,
+    every,
 };
 use std::time::Duration;
 
@@ -271,7 +272,7 @@ fn slots_are_never_exceeded_and_nothing_is_left_behind() {
 fn three_nodes_share_the_work() {
     for seed in 0..10 {
         let lab = Lab::new(seed);
-        let start = |seat: &Seat, b: Builder| {
+        let start = |seat: &Seat, b: SchedulerBuilder| {
             (0..150).fold(b, |b, n| b.add(format!("job{n}"), seat.job(every(secs(30)), ms(100))))
         };
         let members: Vec<_> = (0..3).map(|_| lab.start(start)).collect();

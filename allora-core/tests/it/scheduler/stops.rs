@@ -2,7 +2,7 @@
 
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_core::{
-    Backend, Builder, Condition, Event, Overlap, Run, Runtime, Scheduler, Time,
+    Backend, Condition, Event, Overlap, Run, Runtime, Scheduler, SchedulerBuilder, Time,
     backend::{Action, JobState, Lease, NotRunReason, Outcome, Page},
     every,
     runtime::SimNode,
@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Jobs of every sort.
-fn jobs(seat: &Seat, b: Builder) -> Builder {
+fn jobs(seat: &Seat, b: SchedulerBuilder) -> SchedulerBuilder {
     let fails = |_: &Run| Err("no luck".into());
     b.grace(secs(20))
         .heartbeat(secs(2))

@@ -36,7 +36,7 @@ impl World {
                 let schedule = every(secs(period)).phase(Duration::ZERO);
                 let spec = seat.job(schedule, ms(0));
                 let spec = if n.is_multiple_of(2) { spec } else { spec.at_least_once(secs(30)) };
-                allora_core::Builder::add(builder, format!("job-{n}-{period}"), spec)
+                allora_core::SchedulerBuilder::add(builder, format!("job-{n}-{period}"), spec)
             };
             let jobs = (0..4).flat_map(|n| PERIODS.map(|period| (n, period)));
             let builder = jobs.fold(builder, add);

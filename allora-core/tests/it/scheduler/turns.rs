@@ -12,7 +12,11 @@ fn nodes(lab: &Lab, jobs: usize, per_operation: [u64; 3]) -> Vec<Member> {
             *seat.faults.per_operation.lock().unwrap() = Duration::from_micros(*micros);
             let add = |builder, n| {
                 let schedule = every(secs(10)).phase(Duration::ZERO);
-                allora_core::Builder::add(builder, format!("job-{n}"), seat.job(schedule, ms(0)))
+                allora_core::SchedulerBuilder::add(
+                    builder,
+                    format!("job-{n}"),
+                    seat.job(schedule, ms(0)),
+                )
             };
             (0..jobs).fold(builder.concurrency(10_000), add)
         })

@@ -111,7 +111,7 @@ fn an_upsert_adds_or_changes_and_keeps_the_progress() {
     let before = lab.state("acme/report");
     let changed = report.clone().data_bytes("to ann");
     let after = lab.sim.block_on(client.upsert(&changed)).unwrap();
-    assert_eq!((&after.data[..], after.cursor), (&b"to ann"[..], before.cursor));
+    assert_eq!((&after.data[..], after.next), (&b"to ann"[..], before.next));
     assert!(after.incarnation == before.incarnation && after.generation > before.generation);
     lab.sim.block_on(client.delete("acme/report")).unwrap();
     let again = lab.sim.block_on(client.upsert(&changed)).unwrap();

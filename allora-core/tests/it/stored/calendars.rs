@@ -73,7 +73,7 @@ fn a_change_takes_effect_while_nodes_run() {
         add(&lab, every_ten("b", "other gap").schedule("*/10 * * * * *"));
         lab.until(35.0);
         assert_eq!(lab.ran("a"), [10.0, 20.0]);
-        assert_eq!(lab.state("a").cursor, Some(at(1_000.0).into()));
+        assert_eq!(lab.state("a").next, Some(at(1_000.0).into()));
         // Not excluded any more: it runs at the next of its times.
         assert_eq!(put(&lab, "gap", &gap(30.0, 38.0)), ["a"]);
         lab.until(55.0);

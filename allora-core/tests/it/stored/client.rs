@@ -30,10 +30,10 @@ fn what_is_added_says_when_it_runs_and_is_there() {
     let lab = Lab::new(1);
     let client = schedules(&lab);
     let new =
-        StoredSchedule::new("s1", "user_task", "* * * * *").zone("Asia/Tokyo").delay(secs(30));
+        StoredSchedule::new("s1", "user_task", "* * * * *").in_zone("Asia/Tokyo").delay(secs(30));
     let added = lab.sim.block_on(client.add(&new.clone().data(&[1, 2]))).unwrap();
     // The simulation begins on a match: the first occurrence is the first one at or after now.
-    assert_eq!(added.cursor, Some(NextRun { scheduled_at: at(0.0), due_at: at(30.0) }));
+    assert_eq!(added.next, Some(NextRun { scheduled_at: at(0.0), due_at: at(30.0) }));
     assert_eq!((&*added.kind, &added.data[..]), ("user_task", &b"[1,2]"[..]));
     let definition = Definition::parse("s1", &added.definition).unwrap();
     assert_eq!((definition.text(), definition.zone()), ("* * * * *", Some("Asia/Tokyo")));
@@ -41,9 +41,9 @@ fn what_is_added_says_when_it_runs_and_is_there() {
     assert!(lab.sim.block_on(client.exists("s1")).unwrap());
     assert!(!lab.sim.block_on(client.exists("s2")).unwrap());
     let later = StoredSchedule::new("s2", "t", "* * * * *").starting(at(0.001));
-    assert_eq!(lab.sim.block_on(client.add(&later)).unwrap().cursor, Some(at(60.0).into()));
+    assert_eq!(lab.sim.block_on(client.add(&later)).unwrap().next, Some(at(60.0).into()));
     let past = StoredSchedule::new("s3", "t", "* * * * *").starting(at(-600.0));
-    assert_eq!(lab.sim.block_on(client.add(&past)).unwrap().cursor, Some(at(-600.0).into()));
+    assert_eq!(lab.sim.block_on(client.add(&past)).unwrap().next, Some(at(-600.0).into()));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn the_first_run_alone_is_when_it_was_said_to_be() {
     lab.until(91.0);
     let state = lab.state("a");
     assert_eq!(state.counters.started, 1);
-    assert_eq!(state.cursor, Some(NextRun { scheduled_at: at(120.0), due_at: at(125.0) }));
+    assert_eq!(state.next, Some(NextRun { scheduled_at: at(120.0), due_at: at(125.0) }));
     let early = StoredSchedule::new("b", "t", "* * * * *").first_run(at(59.0));
     let (kind, text) = refused(&lab, early.schedule("@daily"));
     assert!(kind == ErrorKind::Invalid && text.contains("nothing runs before that"), "{text}");
@@ -70,8 +70,8 @@ fn what_makes_no_sense_is_refused_and_nothing_is_stored() {
     for (stored, says) in [
         (new("* * * *"), "column"),
         (new("30 2 30 2 *"), "never"),
-        (new("* * * * *").zone("Mars/X"), "Mars/X"),
-        (new("@every 1h").zone("Europe/Rome"), "no wall clock"),
+        (new("* * * * *").in_zone("Mars/X"), "Mars/X"),
+        (new("@every 1h").in_zone("Europe/Rome"), "no wall clock"),
         (new("* * * * *; delay 1s"), "column"),
         (new("@at 2020-01-01T00:00:00Z"), "would never run"),
         (new("@daily").ending(at(1.0)).starting(at(2.0)), "ends before it starts"),
@@ -245,7 +245,7 @@ fn of_two_editors_the_second_fails() {
     let before = lab.state("a");
     assert_eq!(lab.sim.block_on(client.modify(&bad)).unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(lab.state("a"), before, "and nothing is changed");
-    assert_eq!(before.cursor, Some(at(1_800.0).into()), "it was planned anew");
+    assert_eq!(before.next, Some(at(1_800.0).into()), "it was planned anew");
     let unread = StoredSchedule::new("a", "t", "@daily");
     assert_eq!(lab.sim.block_on(client.modify(&unread)).unwrap_err().kind(), ErrorKind::Invalid);
     let same = lab.sim.block_on(client.modify(&read(&client))).unwrap();
@@ -269,15 +269,15 @@ fn an_edit_while_it_runs_moves_the_schedule_and_not_the_run() {
     assert_eq!(state.leases.len(), 1);
     let half = StoredSchedule::of(&state).unwrap().schedule("30 * * * *");
     let edited = lab.sim.block_on(client.modify(&half)).unwrap();
-    assert_eq!(edited.cursor, Some(at(5_400.0).into()));
+    assert_eq!(edited.next, Some(at(5_400.0).into()));
     lab.until(3_700.0);
     assert_eq!(lab.story("a"), ["succeeded 3600"]);
-    assert_eq!(lab.state("a").cursor, Some(at(5_400.0).into()));
+    assert_eq!(lab.state("a").next, Some(at(5_400.0).into()));
     // Another setting of the same schedule: nothing is missed by it.
     lab.until(5_405.0);
     let delayed = StoredSchedule::of(&lab.state("a")).unwrap().delay(secs(7));
     let edited = lab.sim.block_on(client.modify(&delayed)).unwrap();
-    assert_eq!(edited.cursor, Some(NextRun { scheduled_at: at(9_000.0), due_at: at(9_007.0) }));
+    assert_eq!(edited.next, Some(NextRun { scheduled_at: at(9_000.0), due_at: at(9_007.0) }));
     lab.until(9_030.0);
     assert_eq!(lab.story("a"), ["succeeded 3600", "succeeded 5400", "succeeded 9000"]);
 }
@@ -294,11 +294,11 @@ fn an_edit_accounts_for_every_occurrence_that_has_come() {
     add(&lab, StoredSchedule::new("a", "t", "* * * * *").starting(at(60.0)));
     lab.until(77.0 * 60.0 + 1.0);
     let state = edited(|stored| stored.catch_up(CatchUp::All { limit: 99 }));
-    assert_eq!((state.cursor, state.counters.missed), (Some(at(60.0).into()), 0), "all can run");
+    assert_eq!((state.next, state.counters.missed), (Some(at(60.0).into()), 0), "all can run");
     let state = edited(|stored| stored.schedule("30 12 * * *"));
-    assert_eq!((state.cursor, state.counters.missed), (Some(at(4_620.0).into()), 76));
+    assert_eq!((state.next, state.counters.missed), (Some(at(4_620.0).into()), 76));
     let state = edited(|stored| stored.schedule("45 12 * * *").gap(Gap::Missed));
-    assert_eq!((state.cursor, state.counters.missed), (Some(at(45_900.0).into()), 77));
+    assert_eq!((state.next, state.counters.missed), (Some(at(45_900.0).into()), 77));
     assert_eq!(lab.story("a"), ["missed 60-4560 76", "missed 4620-4620 1"]);
 }
 
@@ -317,10 +317,10 @@ fn an_edit_during_a_run_accounts_for_what_has_come_since() {
     lab.until(601.0);
     let other = StoredSchedule::of(&lab.state("a")).unwrap().schedule("30 12 * * *");
     let edited = lab.sim.block_on(client.modify(&other)).unwrap();
-    assert_eq!((edited.cursor, edited.leases.len()), (Some(at(600.0).into()), 1));
+    assert_eq!((edited.next, edited.leases.len()), (Some(at(600.0).into()), 1));
     lab.until(2_000.0);
     assert_eq!(lab.story("a"), ["succeeded 60", "missed 120-540 8", "succeeded 600"]);
-    assert_eq!(lab.state("a").cursor, Some(at(45_000.0).into()));
+    assert_eq!(lab.state("a").next, Some(at(45_000.0).into()));
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn an_interval_stays_on_its_grid_when_what_passed_in_a_pause_is_missed() {
     lab.sim.block_on(client.pause("a", "")).unwrap();
     lab.until(37.0);
     let resumed = lab.sim.block_on(client.resume("a", Gap::Missed)).unwrap();
-    assert_eq!(resumed.cursor, Some(at(40.0).into()));
+    assert_eq!(resumed.next, Some(at(40.0).into()));
     assert_eq!(lab.story("a"), ["missed 10-30 3"]);
 }
 
@@ -378,7 +378,7 @@ fn a_backfill_runs_each_instant_once_and_is_bounded() {
     assert!(error.to_string().contains(&MAX_BACKFILL.to_string()), "{error}");
     assert_eq!(
         lab.state("a").head,
-        lab.state("a").cursor.map(|next| next.scheduled_at.into()),
+        lab.state("a").next.map(|next| next.scheduled_at.into()),
         "nothing was asked for"
     );
 }
@@ -389,7 +389,10 @@ fn the_next_occurrences_are_within_the_bounds() {
     let client = schedules(&lab);
     add(
         &lab,
-        StoredSchedule::new("a", "t", "0 0 * * *").zone("Asia/Tokyo").delay(secs(60)).max_runs(2),
+        StoredSchedule::new("a", "t", "0 0 * * *")
+            .in_zone("Asia/Tokyo")
+            .delay(secs(60))
+            .max_runs(2),
     );
     let next = lab.sim.block_on(client.next("a", 9)).unwrap();
     let hour = |n: f64| NextRun { scheduled_at: at(n * 3_600.0), due_at: at(n * 3_600.0 + 60.0) };
@@ -462,7 +465,7 @@ fn the_stores_time_is_read_once_and_again_only_after_a_minute() {
         let before = store.hooks().requests.load(Relaxed);
         let new = StoredSchedule::new(name, "t", "* * * * *");
         let added = lab.sim.block_on(client.add(&new)).unwrap();
-        assert!(added.cursor.unwrap().scheduled_at >= lab.now(), "it begins in the future");
+        assert!(added.next.unwrap().scheduled_at >= lab.now(), "it begins in the future");
         store.hooks().requests.load(Relaxed) - before
     };
     assert_eq!(requests("first"), 2, "one for the time, one for the schedule");

@@ -67,7 +67,7 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
     assert_eq!(lab.state("set/a"), before, "nothing was done");
     assert_eq!(sync(&lab, declared), told);
     let after = lab.state("set/a");
-    assert_eq!((after.cursor, after.counters), (Some(at(40.0).into()), before.counters));
+    assert_eq!((after.next, after.counters), (Some(at(40.0).into()), before.counters));
     assert_eq!((&*after.kind, &after.data[..]), ("u", &b"1"[..]));
     assert_eq!(names(&lab), ["elsewhere", "set/a", "set/b", "set/c", "set/code"]);
     assert_eq!(sync(&lab, declared), [""; 0]);
@@ -205,7 +205,7 @@ fn schedules_go_on_in_another_store_where_they_were() {
     for name in ["times", "failing", "over", "paused"] {
         let (was, is) = (from.state(name), to.state(name));
         assert_eq!((is.kind, is.definition, is.data), (was.kind, was.definition, was.data));
-        assert_eq!((is.cursor, is.last_started), (was.cursor, was.last_started), "{name}");
+        assert_eq!((is.next, is.last_started), (was.next, was.last_started), "{name}");
         assert_eq!((is.paused, is.dead), (was.paused, was.dead), "{name}");
         assert_eq!(is.counters, was.counters, "{name}");
     }

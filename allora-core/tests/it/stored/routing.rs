@@ -3,13 +3,18 @@
 use super::{Seen, add, news, schedules};
 use crate::support::{Lab, at, secs};
 use allora_core::{
-    BoxError, Builder, Pattern, Retry, Run, StoredSchedule,
+    BoxError, Pattern, Retry, Run, SchedulerBuilder, StoredSchedule,
     backend::{Action, NewSchedule},
 };
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A builder with a handler that says by which name it was chosen.
-fn says(b: Builder, pattern: impl Into<Pattern>, by: &'static str, seen: &Seen) -> Builder {
+fn says(
+    b: SchedulerBuilder,
+    pattern: impl Into<Pattern>,
+    by: &'static str,
+    seen: &Seen,
+) -> SchedulerBuilder {
     let seen = seen.clone();
     b.kind(pattern, async move |run: Run| seen.tell(format!("{by}: {}", run.kind())))
 }
@@ -148,7 +153,7 @@ fn an_edited_kind_moves_to_another_handler() {
     let sms = StoredSchedule::of(&state).unwrap().with_kind("sms");
     let edited = lab.sim.block_on(client.modify(&sms)).unwrap();
     assert_eq!(
-        edited.cursor, state.cursor,
+        edited.next, state.next,
         "a schedule that is the same continues with its old cursor"
     );
     lab.until(21.0);
@@ -332,7 +337,7 @@ fn a_limit_is_at_least_one_and_of_a_handler_that_is_declared() {
 }
 
 /// A handler of a build that can read this data only.
-fn reads(b: Builder, good: &'static [u8], version: &str, seen: &Seen) -> Builder {
+fn reads(b: SchedulerBuilder, good: &'static [u8], version: &str, seen: &Seen) -> SchedulerBuilder {
     let (seen, by) = (seen.clone(), version.to_owned());
     let handler = async move |run: Run| -> Result<(), BoxError> {
         if run.data() != good {

@@ -3,8 +3,8 @@
 
 use super::{Entry, Faults, Faulty, Log, Over, Rates};
 use allora_core::{
-    ActiveCondition, Backend, BoxError, Builder, Condition, Event, FailingPart, Handle, Health,
-    Run, Runtime, Schedule, Scheduler, Schedules, Stopped, StoredSchedule, Time,
+    ActiveCondition, Backend, BoxError, Condition, Event, FailingPart, Handle, Health, Run,
+    Runtime, Schedule, Scheduler, SchedulerBuilder, Schedules, Stopped, StoredSchedule, Time,
     backend::{
         Action, Batch, HistoryEntry, HistoryLimits, HistoryQuery, JobState, OPERATOR, Operation,
         Reply, TimeSource,
@@ -77,14 +77,17 @@ impl Lab {
     }
 
     /// Puts a scheduler onto a machine of its own and starts it.
-    pub(crate) fn start(&self, build: impl FnOnce(&Seat, Builder) -> Builder) -> Member {
+    pub(crate) fn start(
+        &self,
+        build: impl FnOnce(&Seat, SchedulerBuilder) -> SchedulerBuilder,
+    ) -> Member {
         self.start_on(self.sim.node(), build)
     }
 
     pub(crate) fn start_on(
         &self,
         node: SimNode,
-        build: impl FnOnce(&Seat, Builder) -> Builder,
+        build: impl FnOnce(&Seat, SchedulerBuilder) -> SchedulerBuilder,
     ) -> Member {
         let seat = self.seat(node);
         let builder = build(&seat, seat.builder());
@@ -190,12 +193,12 @@ impl Lab {
 }
 
 impl Seat {
-    pub(crate) fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> SchedulerBuilder {
         self.builder_on(self.store.clone())
     }
 
     /// A builder on this store, with faults on the way to it.
-    pub(crate) fn builder_on(&self, store: impl Backend) -> Builder {
+    pub(crate) fn builder_on(&self, store: impl Backend) -> SchedulerBuilder {
         let events = self.events.clone();
         let runtime: Arc<dyn Runtime> = Arc::new(self.node.clone());
         let store = Faulty::to(store, runtime, self.faults.clone());

@@ -10,7 +10,7 @@ use allora_core::{
     },
     time::from_millis,
 };
-use allora_etcd::{Builder, Etcd, etcd_client::CompactionOptions};
+use allora_etcd::{Etcd, EtcdBuilder, etcd_client::CompactionOptions};
 use futures::StreamExt;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn apply(store: &Etcd, seconds: i64, name: &str, action: Action<'_>) -> Re
 }
 
 /// A call that has no reply ends after a few seconds, which are enough for a busy machine.
-fn hurried() -> Builder {
+fn hurried() -> EtcdBuilder {
     patient(Etcd::builder()).timeout(Duration::from_secs(5))
 }
 

@@ -23,7 +23,7 @@ use allora_core::{
     },
     time::from_millis,
 };
-use allora_redis_quorum::{Builder, RedisQuorum};
+use allora_redis_quorum::{QuorumBuilder, RedisQuorum};
 use server::Server;
 use std::{
     sync::OnceLock,
@@ -65,7 +65,7 @@ async fn join_within(deadline: Duration, urls: &[String], prefix: &str) -> Redis
 }
 
 /// The result of connecting, which is tried again for a minute while too few servers answer.
-async fn patient(builder: Builder, urls: &[String]) -> Result<RedisQuorum> {
+async fn patient(builder: QuorumBuilder, urls: &[String]) -> Result<RedisQuorum> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         match builder.clone().connect(urls).await {

@@ -10,7 +10,7 @@ use allora_core::{
     Backend, Error, ErrorKind, Result,
     backend::{Batch, NewSchedule},
 };
-use allora_sql::{Builder, Sql};
+use allora_sql::{Sql, SqlBuilder};
 use futures::future::{Either, select};
 use sqlx::{mysql::MySqlPoolOptions, postgres::PgPoolOptions};
 use std::{pin::pin, time::Duration};
@@ -51,7 +51,7 @@ async fn recovers(node: &Sql, proxy: &allora_conformance::faults::Proxy) {
     }
 }
 
-fn two(place: &Place) -> Builder {
+fn two(place: &Place) -> SqlBuilder {
     place.builder().connections(2).store_timeout(Duration::from_millis(STORE_TIMEOUT))
 }
 
