@@ -17,7 +17,7 @@ use crate::{
     job::{CheckedSchedule, IntoJob, is_past},
     name::check_name,
     registry::{Fleet, NodeInfo, ProgramReport, read_nodes},
-    stored::{end_unknown, no_history, not_ended, not_triggered},
+    stored::{end_unknown, history_page, not_ended, not_triggered},
 };
 use chrono::SecondsFormat;
 use futures::future::{Either, select};
@@ -95,7 +95,8 @@ impl Handle {
         self.node.statuses()
     }
 
-    /// A page of the history of all nodes, the newest entry first.
+    /// A page of the history of all nodes, the newest entry first. Of one job it has the active runs,
+    /// too; of all jobs, only what has ended.
     ///
     /// ```
     /// use allora_core::{Handle, Result, backend::HistoryQuery};
@@ -114,8 +115,7 @@ impl Handle {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn history(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        let history = self.node.backend.history().ok_or_else(|| no_history("history"))?;
-        within(&self.node, "history", history.entries(query)).await
+        within(&self.node, "history", history_page(&*self.node.backend, query)).await
     }
 
     /// The nodes that live, and those that died during the last day, ordered by id, from their

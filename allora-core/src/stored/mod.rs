@@ -45,6 +45,7 @@ mod driven;
 mod errors;
 #[cfg(feature = "json")]
 mod export;
+mod history;
 #[cfg(feature = "json")]
 mod json;
 mod list;
@@ -68,9 +69,10 @@ pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
 pub use client::Schedules;
 pub use definition::Definition;
 pub(crate) use definition::Found;
-pub(crate) use errors::{end_unknown, no_history, not_ended, not_triggered};
+pub(crate) use errors::{end_unknown, not_ended, not_triggered};
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
+pub(crate) use history::history_page;
 pub use list::{Filter, ScheduleState};
 pub use operate::MAX_BACKFILL;
 pub use planned::Creation;
