@@ -9,7 +9,7 @@ use crate::{
 };
 use allora_core::{
     Result,
-    backend::{Batch, ClaimDue, Claimed, ClaimedDue, JobState, TimeSource},
+    backend::{Batch, ClaimDue, ClaimedDue, TimeSource},
     record::Record,
 };
 
@@ -43,11 +43,14 @@ impl Client {
             clock => decides(time, clock),
         };
         self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
+        let claimed_of = |name: &str, record: &Record| {
+            Some((record.state(name), record.claimed_by(query.claim_id)?))
+        };
         let mut claimed = Vec::with_capacity(read.rows.len());
         let mut large = Vec::new();
         for row in read.rows {
             match row.record {
-                Ok(record) => claimed.extend(claimed_of(&row.name, &record, query.claim_id)),
+                Ok(record) => claimed.extend(claimed_of(&row.name, &record)),
                 // It has much data, or is unreadable.
                 Err(_) => large.push(row.name),
             }
@@ -55,7 +58,7 @@ impl Client {
         for name in large {
             let loaded = self.read(OP, self.dialect.load(&[&name])).await?.rows.pop();
             let record = loaded.and_then(|row| row.record.ok());
-            claimed.extend(record.and_then(|record| claimed_of(&name, &record, query.claim_id)));
+            claimed.extend(record.and_then(|record| claimed_of(&name, &record)));
         }
         Ok(ClaimedDue::new(now, claimed))
     }
@@ -158,12 +161,4 @@ fn place_of(row: Row) -> Option<IndexPlace> {
     let cells: Vec<i64> = row.into_iter().map_while(Value::into_int).collect();
     let [id, index_at] = cells.try_into().ok()?;
     Some(IndexPlace { index_at, id })
-}
-
-/// The record with the claim of this id.
-fn claimed_of(name: &str, record: &Record, claim_id: u128) -> Option<(JobState, Claimed)> {
-    let lease = record.claimed_by(claim_id)?;
-    let occurrence = lease.occurrence.clone();
-    let claimed = Claimed::new(occurrence, lease.fence, record.incarnation, lease.until);
-    Some((record.state(name), claimed))
 }
