@@ -13,7 +13,7 @@ use std::time::Instant;
 ///
 /// # Examples
 /// ```
-/// use allora_core::runtime::{Runtime, Smol};
+/// use allora::runtime::{Runtime, Smol};
 ///
 /// smol::block_on(Smol.sleep_until(Smol.now()));
 /// ```

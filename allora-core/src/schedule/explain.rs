@@ -20,7 +20,7 @@ pub struct Explained {
 /// uses delay, jitter, bounds and `max_runs` (counted from `after`).
 ///
 /// ```
-/// use allora_core::{Settings, cron, schedule::explain};
+/// use allora::{Settings, cron, schedule::explain};
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
