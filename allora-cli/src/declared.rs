@@ -1,6 +1,6 @@
 //! The jobs in code that live nodes have, and the records that none of them has any more.
 
-use crate::{daemon::kinds, failure::Outcome, output::complain, session::Session};
+use crate::{failure::Outcome, kinds, output::complain, session::Session};
 use allora_core::{NodeInfo, Time, backend::JobState, is_internal, stored::Definition};
 use chrono::DateTime;
 use std::collections::BTreeSet;

@@ -9,6 +9,7 @@ mod daemon;
 mod declared;
 mod failure;
 mod help;
+mod kinds;
 mod output;
 mod session;
 mod store;

@@ -1,8 +1,8 @@
 //! The runtime and the store of commands on stored schedules, and the display of schedules.
 
 use crate::{
-    daemon::kinds::masked,
     failure::{Failure, Outcome},
+    kinds::masked,
     output::on_one_line,
     store::{HistoryOptions, Store, StoreArgs, Tables},
 };

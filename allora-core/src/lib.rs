@@ -11,6 +11,7 @@ mod job;
 #[cfg(feature = "json")]
 mod json;
 mod labels;
+mod monotonic;
 mod name;
 mod notify;
 mod pattern;
@@ -45,8 +46,8 @@ pub use health::{
 #[doc(hidden)]
 pub use job::Returns;
 pub use job::{
-    CatchUp, ConcurrencyKey, Delivery, IntoJob, IntoOutcome, Job, JobFuture, JobSpec, Overlap,
-    Placement, Retry, Settings, job,
+    CatchUp, ConcurrencyKey, Delivery, Explained, IntoJob, IntoOutcome, Job, JobFuture, JobSpec,
+    Overlap, Placement, Retry, Settings, job,
 };
 pub use labels::LabelSelector;
 pub use name::{MAX_NAME, check_name, is_internal};

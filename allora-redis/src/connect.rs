@@ -30,7 +30,7 @@ const PER_JOB: u64 = 1_000;
 /// Connects to a store.
 ///
 /// ```no_run
-/// # async fn connect() -> allora_core::Result {
+/// # async fn connect() -> allora::Result {
 /// use allora_redis::Redis;
 /// use std::time::Duration;
 ///
@@ -215,11 +215,7 @@ impl RedisBuilder {
         sentinels: impl IntoIterator<Item = T>,
         master: &str,
     ) -> Result<Redis> {
-        let certificates = self.certificates.as_ref();
-        let sentinels: Vec<ConnectionInfo> = sentinels
-            .into_iter()
-            .map(|one| connection_info(one, certificates))
-            .collect::<Result<_>>()?;
+        let sentinels = self.addresses(sentinels)?;
         let Some(first) = sentinels.first() else { return Err(none("sentinel")) };
         let place = format!("{} (sentinel of {master:?})", place_of(first));
         let login = self.sentinels.clone();
@@ -249,11 +245,7 @@ impl RedisBuilder {
         self,
         nodes: impl IntoIterator<Item = T>,
     ) -> Result<Redis> {
-        let certificates = self.certificates.as_ref();
-        let nodes: Vec<ConnectionInfo> = nodes
-            .into_iter()
-            .map(|one| connection_info(one, certificates))
-            .collect::<Result<_>>()?;
+        let nodes = self.addresses(nodes)?;
         let Some(first) = nodes.first() else { return Err(none("node")) };
         let place = format!("{} (cluster)", place_of(first));
         if let Some(other) = nodes.iter().find(|node| node.redis_settings().db() != 0) {
@@ -269,6 +261,14 @@ impl RedisBuilder {
         });
         let cluster = Cluster::new(seeds.collect(), self.servers_like(first), self.timeout);
         self.open(Servers::Cluster(Arc::new(cluster)), place, Expected::Cluster).await
+    }
+
+    fn addresses<T: IntoConnectionInfo>(
+        &self,
+        servers: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<ConnectionInfo>> {
+        let info = |server| connection_info(server, self.certificates.as_ref());
+        servers.into_iter().map(info).collect()
     }
 
     fn server(&self, info: ConnectionInfo) -> Result<Arc<Server>, Failure> {

@@ -535,7 +535,7 @@ fn claim_of(
 
 /// The clock as the scripts take it: empty for the server's own. `None` for a time that they cannot
 /// compute with.
-fn fixed_clock(time: TimeSource) -> Option<String> {
+pub(crate) fn fixed_clock(time: TimeSource) -> Option<String> {
     match time {
         TimeSource::Store { .. } => Some(String::new()),
         TimeSource::Fixed(at) => {

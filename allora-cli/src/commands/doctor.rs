@@ -3,9 +3,9 @@
 use super::waits::key_waits;
 use crate::{
     clock,
-    daemon::kinds,
     declared::Declared,
     failure::{Failure, Outcome, chain},
+    kinds,
     output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,

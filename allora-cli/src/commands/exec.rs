@@ -4,8 +4,12 @@ use super::crontab_line::Crontabs;
 use crate::{
     clock,
     crontab_files::Line,
-    daemon::{self, CommandSpec, Invocation, kinds},
+    daemon::foreground,
     failure::{Failure, Outcome},
+    kinds::{
+        self,
+        command::{CommandSpec, Invocation},
+    },
     session::{self, Session},
     store::StoreArgs,
     values::shown,
@@ -44,7 +48,7 @@ impl Exec {
             ("ALLORA_SCHEDULED_AT", shown(clock::now())),
             ("ALLORA_ATTEMPT", "1".to_owned()),
         ];
-        let mut command = daemon::foreground(&spec, &about).map_err(Failure::failed)?;
+        let mut command = foreground(&spec, &about).map_err(Failure::failed)?;
         let stdin = if spec.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
         let failed = |error: std::io::Error| {
             Failure::failed(format!("the command of {:?} cannot be started: {error}", self.name))

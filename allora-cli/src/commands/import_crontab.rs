@@ -2,9 +2,9 @@
 
 use crate::{
     crontab_files::{self, Defaults, Line, Notices, find, is_commands_own},
-    daemon::kinds,
     declared::warn_of_unhandled,
     failure::{Failure, Outcome},
+    kinds,
     output::{complain, on_one_line},
     session::{self, Session},
     store::StoreArgs,

@@ -2,9 +2,9 @@
 
 use super::options::{Options, payload};
 use crate::{
-    daemon::kinds,
     declared::warn_of_unhandled,
     failure::{Failure, Outcome},
+    kinds,
     session::{self, Session, state_json},
     store::StoreArgs,
 };

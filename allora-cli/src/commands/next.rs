@@ -9,11 +9,7 @@ use crate::{
     store::StoreArgs,
     values::{instant, shown},
 };
-use allora_core::{
-    AnySchedule, Dst, Every, Schedule, Settings, Time,
-    backend::NextRun,
-    schedule::{Explained, explain},
-};
+use allora_core::{AnySchedule, Dst, Every, Explained, Schedule, Settings, Time, backend::NextRun};
 use chrono::TimeDelta;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -151,7 +147,7 @@ impl Next {
         let count = usize::from(self.count);
         let mut next = match coming {
             Some(coming) => coming,
-            None => explained(explain(&name, &schedule, &settings, after, count)),
+            None => explained(settings.explain(&name, &schedule, after, count)),
         };
         next.retain(|next| self.until.is_none_or(|until| next.scheduled_at <= until));
         let mut out = io::stdout().lock();
@@ -249,8 +245,7 @@ impl Next {
             }
             for line in reading.lines {
                 let Some(schedule) = line.schedule else { continue };
-                let times =
-                    explain(&line.name, &schedule, &line.settings, after, self.count.into());
+                let times = line.settings.explain(&line.name, &schedule, after, self.count.into());
                 let zone = schedule.zone().map(str::to_owned).filter(|_| self.local);
                 let times = explained(times).into_iter();
                 all.extend(times.map(|next| (next, line.name.clone(), zone.clone())));

@@ -1,8 +1,8 @@
 //! The options that say how a stored schedule is run, for `add` and `modify` alike.
 
 use crate::{
-    daemon::kinds,
     failure::{Failure, Outcome},
+    kinds,
     values::{duration, instant},
 };
 use allora_core::{

@@ -3,13 +3,14 @@
 use crate::{
     clock,
     crontab_files::{self, Defaults, Diagnostic, Form, LEASE, Source, find},
-    daemon::{Daemon, Log, LogFormat, init_process, kinds, user},
+    daemon::{Daemon, Log, LogFormat, init_process, user},
     failure::{Failure, Outcome},
+    kinds,
     output::{complain, counted, on_one_line},
     store::{HistoryOptions, StoreArgs, Tables},
     values::{duration, shown},
 };
-use allora_core::{CatchUp, Delivery, Overlap, Schedule, Settings, schedule::explain};
+use allora_core::{CatchUp, Delivery, Overlap, Schedule, Settings};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::{
@@ -327,7 +328,7 @@ impl Run {
             writeln!(out, "runs     {}", on_one_line(&when))?;
         }
         if let Some(schedule) = &line.schedule {
-            for next in explain(&line.name, schedule, &line.settings, clock::now(), NEXT) {
+            for next in line.settings.explain(&line.name, schedule, clock::now(), NEXT) {
                 writeln!(out, "next     {}", shown(next.nominal))?;
             }
         }

@@ -1,6 +1,6 @@
 //! The state of a job as one word, and the time that is left until it runs.
 
-use crate::daemon::kinds::bad_data;
+use crate::kinds::bad_data;
 use allora_core::{Time, backend::JobState, stored::ScheduleState};
 use chrono::TimeDelta;
 

@@ -2,9 +2,9 @@
 
 use super::file::{self, shown_as};
 use crate::{
-    daemon::kinds,
     declared::warn_of_unhandled,
     failure::{Failure, Outcome},
+    kinds,
     output::{Progress, on_one_line},
     session::{self, Session},
     store::StoreArgs,

@@ -3,9 +3,9 @@
 use super::{history::entries_of, waits::key_waits};
 use crate::{
     clock,
-    daemon::kinds,
     declared::Declared,
     failure::{Outcome, chain},
+    kinds,
     output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,

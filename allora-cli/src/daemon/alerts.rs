@@ -3,9 +3,10 @@
 //! They are sent beside the runs, at most eight at a time. An alert that cannot be sent is logged,
 //! and not tried again.
 
-use super::{group::Group, kinds::http, user::Account};
+use super::{group::Group, user::Account};
 use crate::{
     crontab_files::{Line, Notices},
+    kinds::http,
     values::shown,
 };
 use allora_core::{BoxError, Time, backend::NotRunReason};

@@ -4,12 +4,11 @@
 //! when a file is edited. A line of every node, and `@reboot`, is a job of each machine, named with
 //! `@` and the node: so it has a history and can be paused.
 
-use super::{
-    context::CommandContext,
-    output::{MAILED, TAIL},
-    process::{CommandSpec, Invocation, execute},
+use super::{context::CommandContext, output::MAILED, process::execute};
+use crate::{
+    crontab_files::{Line, Shell},
+    kinds::command::{CommandSpec, Invocation, TAIL},
 };
-use crate::crontab_files::{Line, Shell};
 use allora_core::{
     AnySchedule, Handle, JobSpec, Placement, Run, Schedule, at, job, runtime::Runtime,
 };

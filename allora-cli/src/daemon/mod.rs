@@ -8,7 +8,6 @@ mod files;
 mod group;
 pub(crate) mod init_process;
 mod jobs;
-pub(crate) mod kinds;
 mod listen;
 mod log;
 mod log_format;
@@ -16,12 +15,13 @@ mod metrics;
 mod notify;
 mod output;
 mod process;
+mod route;
 mod runs;
 pub(crate) mod user;
 
 pub(crate) use log::Log;
 pub(crate) use log_format::LogFormat;
-pub(crate) use process::{CommandSpec, Invocation, foreground};
+pub(crate) use process::foreground;
 
 use self::metrics::Metrics;
 use crate::{
@@ -199,7 +199,7 @@ impl Daemon {
                 let context = context.clone();
                 move |event: &Event| on_event(event, &context)
             });
-        let scheduler = kinds::route(builder, &self.kinds, &self.node_labels, &context)
+        let scheduler = route::route(builder, &self.kinds, &self.node_labels, &context)
             .build()
             .map_err(Failure::of_input)?;
         let handle = scheduler.handle();

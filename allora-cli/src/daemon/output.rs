@@ -1,6 +1,7 @@
 //! The output of commands: each line goes to the log, and its end into the record of a failed run.
 
 use super::context::CommandContext;
+use crate::kinds::command::TAIL;
 use allora_core::runtime::{Runtime, Tokio};
 use futures::future::{join_all, select};
 use std::{
@@ -17,10 +18,7 @@ use tracing::info;
 /// Longer lines are logged in pieces of so many bytes.
 const LINE: usize = 8 * 1024;
 
-/// So much of the end of the output is kept for the record of a failed run, in bytes.
-pub(crate) const TAIL: usize = 700;
-
-/// So much of it is mailed, in bytes.
+/// So much of the end of the output is mailed, in bytes.
 pub(crate) const MAILED: usize = 64 * 1024;
 
 /// The command whose output it is.

@@ -7,7 +7,10 @@ use super::{
     runs::CommandResult,
     user::Account,
 };
-use crate::values::{run_id, shown};
+use crate::{
+    kinds::command::{CommandSpec, Invocation},
+    values::{run_id, shown},
+};
 use allora_core::{BoxError, Run, runtime::Runtime};
 use futures::future::{Either, pending, select};
 use std::{
@@ -22,29 +25,6 @@ use std::{
 };
 use tokio::io::AsyncWriteExt;
 use tracing::debug;
-
-/// The command to run.
-pub(crate) struct CommandSpec {
-    pub(crate) invocation: Invocation,
-    pub(crate) stdin: Option<String>,
-    pub(crate) environment: Arc<[(String, String)]>,
-    /// In which folder; `None`: in `HOME`, or in / if the user has no home.
-    pub(crate) folder: Option<PathBuf>,
-    /// As whom; `None`: as the daemon.
-    pub(crate) user: Option<String>,
-    /// It is ended after so long.
-    pub(crate) timeout: Option<Duration>,
-    /// So much of the end of its output is kept, in bytes.
-    pub(crate) kept_output: usize,
-}
-
-/// The way in which a command is called.
-pub(crate) enum Invocation {
-    /// By `$SHELL -c`.
-    Shell(String),
-    /// A program and its arguments, without any shell.
-    Program(String, Vec<String>),
-}
 
 /// The `PATH` of Debian's cron.
 const PATH: &str = "/usr/bin:/bin";

@@ -25,7 +25,7 @@ const ENTRIES: u64 = 1_000;
 /// runs it is usual.
 ///
 /// ```
-/// use allora_core::backend::HistoryLimits;
+/// use allora::backend::HistoryLimits;
 /// use std::time::Duration;
 ///
 /// let week = Duration::from_secs(7 * 24 * 60 * 60);

@@ -30,8 +30,8 @@ pub use operation::{
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
 pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Preferred, Queries};
-pub(crate) use reply::outcome_of_trigger;
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
+pub(crate) use reply::{no_reply, outcome_of_trigger};
 pub use state::{
     Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
     Sharing,

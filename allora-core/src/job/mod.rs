@@ -4,6 +4,7 @@ mod ahead;
 mod checked_schedule;
 mod closure;
 mod concurrency_key;
+mod explain;
 mod redefinition;
 mod setters;
 mod settings;
@@ -15,6 +16,7 @@ pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, is_past, panic
 pub use closure::{IntoOutcome, JobFuture, Returns, job};
 pub use concurrency_key::ConcurrencyKey;
 use concurrency_key::is_number;
+pub use explain::Explained;
 pub(crate) use redefinition::{Progress, Redefinition};
 pub(crate) use setters::setters;
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
@@ -43,7 +45,7 @@ pub struct Token(());
 /// times.
 ///
 /// ```
-/// use allora_core::{BoxError, Job, Run, Time, async_trait};
+/// use allora::{BoxError, Job, Run, Time, async_trait};
 ///
 /// /// Runs an hour after each full day.
 /// #[derive(Debug)]

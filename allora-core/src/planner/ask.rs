@@ -3,15 +3,15 @@
 
 use super::{
     Planner, PlannerConfig, Room, Tick,
-    decide::{Claimant, Decision, GiveUp},
+    job::decide::{Claimant, Decision, GiveUp},
+    job::known::Known,
+    job::slot::{Exchange, Off, PendingClaim, Phase, Slot},
+    job::walk::walk_and_decide,
     key::{KeyStep, SlotKey},
     keys::sort_claims,
-    known::Known,
     request::{Request, RequestAction},
-    slot::{Exchange, Off, PendingClaim, Phase, Slot},
     slot_id::SlotId,
     wake_up::{WakeUp, When, recheck},
-    walk::walk_and_decide,
 };
 use crate::{
     backend::{MAX_BYTES, OPERATION_BYTES},

@@ -3,7 +3,7 @@
 
 use super::{
     Planner, Start,
-    decide::Claimant,
+    job::decide::Claimant,
     request::{Request, RequestAction},
     unplanned::{Plan, Unplanned},
     wake_up::When,

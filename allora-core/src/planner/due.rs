@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     backend::JobState,
-    backoff::{MAX_BACKOFF, MIN_BACKOFF},
+    backoff,
     condition::Condition,
     event::Event,
     job::{JobSpec, window_in},
@@ -128,7 +128,6 @@ struct Asked {
     was_late: bool,
     /// The time at which it is repeated, if its reply was lost.
     repeat_at: Time,
-    wait: Duration,
     /// The number of times that it was among the lost ones.
     losses: u32,
 }
@@ -341,8 +340,8 @@ impl Due {
         self.gathers_since = None;
         self.last = limit;
         let request = DueRequest { claim_id: ids.draw(), limit, is_repeated: false };
-        let (sent_at, repeat_at, wait) = (now, now, MIN_BACKOFF);
-        let asked = Asked { request, sent_at, was_late: false, repeat_at, wait, losses: 0 };
+        let (sent_at, repeat_at) = (now, now);
+        let asked = Asked { request, sent_at, was_late: false, repeat_at, losses: 0 };
         self.asked = Some(asked);
         Some(request)
     }
@@ -457,10 +456,9 @@ impl Due {
     pub(super) fn query_lost(&mut self, now: Time) {
         let Some(mut asked) = self.asked.take() else { return };
         self.exhausted_at = Some(now);
-        asked.repeat_at = saturating_add(now, asked.wait);
         asked.losses += 1;
-        let longest = if asked.losses < SOON { MAX_BACKOFF } else { MAX_WAIT };
-        asked.wait = (asked.wait * 2).min(longest);
+        let wait = if asked.losses < SOON { backoff::after(asked.losses) } else { MAX_WAIT };
+        asked.repeat_at = saturating_add(now, wait);
         if self.lost.len() >= MAX_LOST {
             self.lost.remove(0);
         }

@@ -3,10 +3,9 @@
 
 use super::{
     Planner,
-    decide::Decision,
-    key::{KeyClaim, KeyStep, Wanted},
-    keys::KeyEffect,
-    slot::Phase,
+    job::decide::Decision,
+    job::slot::Phase,
+    key::{KeyClaim, KeyEffect, KeyStep, Wanted},
     slot_id::SlotId,
     wake_up::When,
 };

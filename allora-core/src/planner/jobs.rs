@@ -5,7 +5,7 @@
 //! ran once and never will again. Their code is kept nevertheless, because a trigger may run it.
 
 use super::{
-    slot::{Origin, Phase, Slot},
+    job::slot::{Origin, Phase, Slot},
     slot_id::SlotId,
     slots::{SPARE, Slots},
     wake_up::{WakeUp, When},

@@ -4,13 +4,22 @@
 //! capacity nor a lease, and cursor, catch-up and overlap decide when the key is free. The claim
 //! holds for 5 s, in which the job claims the occurrence.
 
-use super::wake_up::When;
+use super::{claim_ids::ClaimIds, release::Release, wake_up::When};
 use crate::{
-    backend::ClaimKey,
-    condition::Condition,
+    backend::{ClaimKey, Claimed, JobState, Lease},
+    condition::{Condition, KeyHolder},
+    event::Event,
+    record::job_of,
     time::{Time, saturating_add},
 };
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
+
+/// The longest time after which a busy key is asked for again: a third of the time for which a
+/// place in its queue is kept.
+pub(super) const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// The time after which a job is read whose occurrence another node is about to claim.
+const READ_AGAIN: Duration = Duration::from_millis(200);
 
 /// The lease of a place until the occurrence is claimed.
 const LEASE: Duration = Duration::from_secs(5);
@@ -41,6 +50,12 @@ pub(super) enum KeyState {
     Busy { ask_at: When },
     /// Held by this node.
     Granted { fence: i64, until: Time },
+}
+
+/// The effect of a reply about its key on a job.
+pub(super) enum KeyEffect {
+    LookAgain,
+    ReadAt(Time),
 }
 
 /// A claim of a key, with everything to repeat it.
@@ -129,6 +144,69 @@ impl SlotKey {
 
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.state, KeyState::Busy { .. })
+    }
+
+    /// The store has granted the claim.
+    pub(super) fn is_granted_by(&mut self, claimed: Claimed, now: Time) {
+        let waited_since = claimed.occurrence.scheduled_at;
+        self.claim.since = Some(self.claim.since.unwrap_or(now).min(waited_since));
+        self.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
+    }
+
+    /// Gives the granted key back, and asks for it again with another id: the release may come after the
+    /// next claim.
+    pub(super) fn give_back(&mut self, ids: &mut ClaimIds) -> Option<Release> {
+        let KeyState::Granted { fence, .. } = self.state else { return None };
+        let claim_id = mem::replace(&mut self.claim.claim_id, ids.draw());
+        self.state = KeyState::Busy { ask_at: When::Next };
+        Some(Release::key(KeyClaim { claim_id, ..self.claim.clone() }, Some(fence)))
+    }
+
+    /// Others hold the key, as this record of it shows. Reports the wait, if it or its holders are new.
+    pub(super) fn is_held_by_others(
+        &mut self,
+        claim: &KeyClaim,
+        state: &JobState,
+        poll: Duration,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> KeyEffect {
+        let live = || state.leases.iter().filter(|lease| lease.until > now);
+        let place = (claim.due_at, &*claim.holder);
+        let mine = state.waiters.iter().find(|waiter| waiter.place() == place);
+        let since = self.claim.since.unwrap_or(now).min(mine.map_or(now, |waiter| waiter.since));
+        self.claim.since = Some(since);
+        let differs = state.version != 0 && state.version != u64::from(claim.limit);
+        if differs && self.other_limit != Some(state.version) {
+            self.other_limit = Some(state.version);
+            events.push(Event::KeyLimitsDiffer {
+                name: claim.job.clone(),
+                key: claim.key.clone(),
+                limit: claim.limit,
+                other: state.version,
+            });
+        }
+        let is_same = |lease: &Lease| {
+            lease.due_at == claim.due_at
+                && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
+        };
+        if live().any(is_same) {
+            self.is_busy_for(now, 5 * READ_AGAIN);
+            return KeyEffect::ReadAt(saturating_add(now, READ_AGAIN));
+        }
+        let holders = live().map(|lease| KeyHolder {
+            job: job_of(lease).to_owned(),
+            node: lease.node.clone(),
+            since: lease.started_at,
+        });
+        let (job, key, limit) = (claim.job.clone(), claim.key.clone(), claim.limit);
+        let wait = Condition::KeyBusy { job, key, limit, since, holders: holders.collect() };
+        if self.wait.as_ref() != Some(&wait) {
+            events.push(Event::Began(wait.clone()));
+            self.wait = Some(wait);
+        }
+        self.is_busy_for(now, poll.min(ASK_AGAIN));
+        KeyEffect::LookAgain
     }
 
     /// The key is asked for again after this wait.

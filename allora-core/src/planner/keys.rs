@@ -3,9 +3,9 @@
 
 use super::{
     claim_ids::ClaimIds,
-    decide::Decision,
     effects::Effects,
-    key::{HeldKey, KeyClaim, KeyState, KeyStep, SlotKey, Wanted},
+    job::decide::Decision,
+    key::{ASK_AGAIN, HeldKey, KeyClaim, KeyEffect, KeyState, KeyStep, SlotKey, Wanted},
     left_keys::LeftKeys,
     release::Release,
     request::{Request, RequestAction},
@@ -13,28 +13,20 @@ use super::{
     wake_up::When,
 };
 use crate::{
-    backend::{JobState, Lease, Reply},
-    condition::{Condition, KeyHolder},
+    backend::{JobState, Reply},
+    condition::Condition,
     event::Event,
-    record::{is_left, job_of},
+    record::is_left,
     time::{Time, saturating_add, since},
 };
 use std::{
     collections::{BTreeMap, HashMap},
-    mem,
     sync::Arc,
     time::Duration,
 };
 
 /// The part of that lease that a claim of the occurrence needs.
 const HEADROOM: Duration = Duration::from_secs(1);
-
-/// The longest time after which a busy key is asked for again: a third of the time for which a
-/// place in its queue is kept.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
-
-/// The time after which a job is read whose occurrence another node is about to claim.
-const READ_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 pub(super) struct Keys {
@@ -48,12 +40,6 @@ pub(super) struct Keys {
 
 /// The first places in the line for each key, by its record.
 type Lines = HashMap<Arc<str>, Vec<(Time, Arc<str>)>>;
-
-/// The effect of a reply about its key on a job.
-pub(super) enum KeyEffect {
-    LookAgain,
-    ReadAt(Time),
-}
 
 impl Keys {
     pub(super) fn get(&self, id: SlotId) -> Option<&SlotKey> {
@@ -213,15 +199,9 @@ impl Keys {
         let state = match reply {
             Reply::Claimed(claimed) => {
                 self.left.note(&claim, None, &mut effects.events);
-                let waited_since = claimed.occurrence.scheduled_at;
-                key.claim.since = Some(key.claim.since.unwrap_or(now).min(waited_since));
-                key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
+                key.is_granted_by(claimed, now);
                 if !has_room {
-                    // Another id: the release may come after the next claim.
-                    let left = mem::replace(&mut key.claim.claim_id, ids.draw());
-                    let claim = KeyClaim { claim_id: left, ..key.claim.clone() };
-                    key.state = KeyState::Busy { ask_at: When::Next };
-                    effects.releases.push(Release::key(claim, Some(claimed.fence)));
+                    effects.releases.extend(key.give_back(ids));
                 }
                 return Some(KeyEffect::LookAgain);
             }
@@ -234,50 +214,9 @@ impl Keys {
             Reply::State(state) => *state,
             _ => JobState::empty(&*claim.record),
         };
-        let live = state.leases.iter().filter(|lease| lease.until > now);
-        let holders = live.map(|lease| KeyHolder {
-            job: job_of(lease).to_owned(),
-            node: lease.node.clone(),
-            since: lease.started_at,
-        });
-        let holders: Vec<KeyHolder> = holders.collect();
         let left = state.leases.iter().find(|lease| is_left(lease, now));
         self.left.note(&claim, left, &mut effects.events);
-        let is_same = |lease: &Lease| {
-            lease.due_at == claim.due_at
-                && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
-                && lease.until > now
-        };
-        let is_claimed_elsewhere = state.leases.iter().any(is_same);
-        let place = (claim.due_at, &*claim.holder);
-        let mine = state.waiters.iter().find(|waiter| waiter.place() == place);
-        let waits_since = mine.map_or(now, |waiter| waiter.since);
-        let waits_since = key.claim.since.unwrap_or(now).min(waits_since);
-        key.claim.since = Some(waits_since);
-        let differs = state.version != 0 && state.version != u64::from(claim.limit);
-        if differs && key.other_limit != Some(state.version) {
-            key.other_limit = Some(state.version);
-            effects.events.push(Event::KeyLimitsDiffer {
-                name: claim.job.clone(),
-                key: claim.key.clone(),
-                limit: claim.limit,
-                other: state.version,
-            });
-        }
-        if is_claimed_elsewhere {
-            key.is_busy_for(now, 5 * READ_AGAIN);
-            return Some(KeyEffect::ReadAt(saturating_add(now, READ_AGAIN)));
-        }
-        let (job, of) = (claim.job.clone(), claim.key.clone());
-        let (limit, since) = (claim.limit, waits_since);
-        let wait = Condition::KeyBusy { job, key: of, limit, since, holders };
-        if key.wait.as_ref() != Some(&wait) {
-            // It is new, or its holders are.
-            effects.events.push(Event::Began(wait.clone()));
-            key.wait = Some(wait);
-        }
-        key.is_busy_for(now, poll.min(ASK_AGAIN));
-        Some(KeyEffect::LookAgain)
+        Some(key.is_held_by_others(&claim, &state, poll, now, &mut effects.events))
     }
 
     /// The reply to a claim of a job's key was lost.

@@ -8,10 +8,10 @@
 
 use super::{
     FoundRecords, FoundWork, Planner, Search,
-    adopted::adopted,
-    known::Known,
+    job::adopted::adopted,
+    job::known::Known,
+    job::slot::{Former, Off, Origin, Phase, Slot},
     places::not_run,
-    slot::{Former, Off, Origin, Phase, Slot},
     slot_id::SlotId,
     wake_up::{When, recheck},
 };

@@ -7,29 +7,27 @@
 //! It consists of machines, each of which owns its state and answers with values or effects: the
 //! [`jobs`] with their queues, the [`outbox`] of what is sent, lost or failing, the [`capacity`]
 //! that it reserves, the concurrency [`keys`], the [`due`] stored schedules, the [`turns`] of the
-//! nodes, and the [`watch`] over what other nodes have left. Work on one job touches several
-//! machines, and is in files of its own: [`ask`], [`reply`], [`learn`].
+//! nodes, and the [`watch`] over what other nodes have left. What is known and decided of one job is in
+//! [`job`]. Work on one job touches several machines, and is in files of its own: [`ask`], [`reply`],
+//! [`learn`].
 
-mod adopted;
 mod ahead;
 mod ask;
-mod backlog;
 mod broken;
 mod capacity;
 mod claim_ids;
 mod claimed;
 mod congestion_window;
 mod contention;
-mod decide;
 mod delays;
 mod due;
 mod effects;
 mod input;
+mod job;
 mod job_keys;
 mod jobs;
 mod key;
 mod keys;
-mod known;
 mod learn;
 mod left_keys;
 mod mark;
@@ -43,7 +41,6 @@ mod reply;
 mod request;
 mod reserved;
 mod shares;
-mod slot;
 mod slot_id;
 mod slots;
 mod start;
@@ -53,13 +50,12 @@ mod tests;
 mod turns;
 mod unplanned;
 mod wake_up;
-mod walk;
 mod watch;
 
 pub(crate) use capacity::Room;
-pub(crate) use decide::completion_of;
 pub(crate) use due::{ClaimsKind, DueRequest};
 pub(crate) use input::{FoundRecords, Input, QueryReply, RunUpdate};
+pub(crate) use job::decide::completion_of;
 pub(crate) use key::HeldKey;
 pub(crate) use outbox::OnWay;
 pub(crate) use output::{FoundWork, Output, PlannedJob, Search, Status, Tick, Unfinished};
@@ -70,8 +66,8 @@ pub(crate) use start::Start;
 pub(crate) use wake_up::When;
 
 use self::{
-    ahead::AheadJobs, capacity::Capacity, claim_ids::ClaimIds, decide::Claimant, due::Due,
-    effects::Effects, jobs::Jobs, keys::Keys, outbox::Outbox, turns::Turns, watch::Watch,
+    ahead::AheadJobs, capacity::Capacity, claim_ids::ClaimIds, due::Due, effects::Effects,
+    job::decide::Claimant, jobs::Jobs, keys::Keys, outbox::Outbox, turns::Turns, watch::Watch,
 };
 use crate::{event::Event, stored::Route, time::Time};
 use std::{mem, sync::Arc, time::Duration};

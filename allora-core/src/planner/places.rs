@@ -2,7 +2,7 @@
 
 use super::{
     Planner,
-    slot::{Off, Origin, Phase, Slot},
+    job::slot::{Off, Origin, Phase, Slot},
     slot_id::SlotId,
     wake_up::{MINUTE, When},
 };

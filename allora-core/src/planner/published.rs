@@ -1,6 +1,6 @@
 //! The part of a job's state that the node publishes, for `Handle::health` and `Handle::jobs`.
 
-use super::{Output, PlannedJob, Planner, SlotId, key::SlotKey, slot::Phase};
+use super::{Output, PlannedJob, Planner, SlotId, job::slot::Phase, key::SlotKey};
 use crate::job::Overlap;
 use std::sync::Arc;
 

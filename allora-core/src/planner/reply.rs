@@ -2,10 +2,10 @@
 
 use super::{
     Output, Planner, Room, RunUpdate, Start,
-    decide::{GiveUp, completion_of},
+    job::decide::{GiveUp, completion_of},
+    job::slot::{Exchange, Off, PendingClaim, Phase},
     places::not_run,
     request::{Request, RequestAction},
-    slot::{Exchange, Off, PendingClaim, Phase},
     slot_id::SlotId,
     start::moved,
     wake_up::When,

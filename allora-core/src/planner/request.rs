@@ -1,10 +1,10 @@
 //! One operation on its way to the store, with what the planner needs when the reply comes.
 
 use super::{
-    decide::{GiveUp, Replacement},
+    job::decide::{GiveUp, Replacement},
+    job::slot::PendingClaim,
     key::KeyClaim,
     release::Release,
-    slot::PendingClaim,
     slot_id::SlotId,
     unplanned::Unplanned,
 };

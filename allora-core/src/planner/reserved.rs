@@ -8,7 +8,7 @@
 use super::{
     Planner,
     capacity::Reserved,
-    slot::{Phase, Slot},
+    job::slot::{Phase, Slot},
     slot_id::SlotId,
     wake_up::When,
 };

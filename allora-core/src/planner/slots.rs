@@ -1,7 +1,7 @@
 //! The jobs of this node in a slab. A place that is used again has another generation, so a late
 //! reply about the earlier job finds nothing.
 
-use super::{slot::Slot, slot_id::SlotId};
+use super::{job::slot::Slot, slot_id::SlotId};
 
 /// The number of free places that are kept, beside three for each place in use: stored schedules come
 /// and go.

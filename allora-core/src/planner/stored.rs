@@ -3,7 +3,7 @@
 
 use super::{
     Planner, RunUpdate,
-    slot::{Origin, Phase, Slot},
+    job::slot::{Origin, Phase, Slot},
     slot_id::SlotId,
     wake_up::When,
 };

@@ -18,9 +18,9 @@ use super::{
     Planner,
     contention::Contention,
     delays::{CONFLICT, JOB, QUERY},
+    job::slot::{Off, Phase, Slot},
     own_claims::OwnClaims,
     shares::Shares,
-    slot::{Off, Phase, Slot},
     slot_id::SlotId,
     wake_up::When,
 };

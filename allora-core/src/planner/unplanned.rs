@@ -2,13 +2,13 @@
 //! it, or moves or ends its lease.
 
 use super::{
-    backlog::Backlog,
-    decide::{Claimant, Decision, completion_of},
-    known::Known,
+    job::backlog::Backlog,
+    job::decide::{Claimant, Decision, completion_of},
+    job::known::Known,
+    job::walk::walk_and_decide,
     places::not_run,
     release::Release,
     start::{Start, moved},
-    walk::walk_and_decide,
 };
 use crate::{
     backend::{Action, Advance, Claimed, Cursor, JobState, NextRun, Occurrence, Reply},

@@ -16,9 +16,9 @@
 use super::{
     Planner,
     delays::WATCHED,
+    job::slot::{Phase, Slot},
     mark::{Mark, record_of},
     request::{MarkAction, Request, RequestAction},
-    slot::{Phase, Slot},
     slot_id::SlotId,
     wake_up::When,
 };

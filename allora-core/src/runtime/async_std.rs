@@ -1,9 +1,7 @@
 //! The runtime on async-std.
 
-use super::{Runtime, real};
-use crate::time::Time;
+use super::real;
 use async_std::task;
-use futures::future::BoxFuture;
 use std::time::Instant;
 
 /// The runtime on [async-std](https://docs.rs/async-std): its global executor and its timers.
@@ -18,38 +16,14 @@ use std::time::Instant;
 ///
 /// # Examples
 /// ```
-/// use allora_core::runtime::{AsyncStd, Runtime};
+/// use allora::runtime::{AsyncStd, Runtime};
 ///
 /// async_std::task::block_on(AsyncStd.sleep_until(AsyncStd.now()));
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AsyncStd;
 
-impl Runtime for AsyncStd {
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        // A task whose handle is dropped continues.
-        drop(task::spawn(task));
-    }
-
-    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            loop {
-                let now = real::now();
-                let Some(leg) = real::leg(now, at) else { break };
-                task::sleep(leg - now).await;
-            }
-        })
-    }
-
-    fn now(&self) -> Instant {
-        real::now()
-    }
-
-    fn wall(&self) -> Time {
-        real::wall()
-    }
-
-    fn random(&self) -> u64 {
-        real::random()
-    }
-}
+// A task whose handle is dropped continues.
+real::runtime!(AsyncStd, |task| drop(task::spawn(task)), |at: Instant| {
+    task::sleep(at.saturating_duration_since(real::now()))
+});

@@ -30,6 +30,43 @@ pub(super) fn random() -> u64 {
     getrandom::u64().expect("the operating system has random numbers")
 }
 
+/// Makes a type the runtime with this function that spawns a task, and this one that makes a timer.
+#[cfg(any(feature = "async-std", feature = "smol"))]
+macro_rules! runtime {
+    ($name:ident, $spawn:expr, $timer:expr) => {
+        impl crate::Runtime for $name {
+            fn spawn(&self, task: futures::future::BoxFuture<'static, ()>) {
+                ($spawn)(task);
+            }
+
+            fn sleep_until(
+                &self,
+                at: std::time::Instant,
+            ) -> futures::future::BoxFuture<'static, ()> {
+                Box::pin(async move {
+                    while let Some(leg) = real::leg(real::now(), at) {
+                        ($timer)(leg).await;
+                    }
+                })
+            }
+
+            fn now(&self) -> std::time::Instant {
+                real::now()
+            }
+
+            fn wall(&self) -> crate::Time {
+                real::wall()
+            }
+
+            fn random(&self) -> u64 {
+                real::random()
+            }
+        }
+    };
+}
+#[cfg(any(feature = "async-std", feature = "smol"))]
+pub(super) use runtime;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,7 @@
 //! The runtime on smol.
 
-use super::{Runtime, real};
-use crate::time::Time;
-use futures::future::BoxFuture;
+use super::real;
 use smol::Timer;
-use std::time::Instant;
 
 /// The runtime on [smol](https://docs.rs/smol): its global executor and its timers.
 ///
@@ -13,35 +10,11 @@ use std::time::Instant;
 ///
 /// # Examples
 /// ```
-/// use allora_core::runtime::{Runtime, Smol};
+/// use allora::runtime::{Runtime, Smol};
 ///
 /// smol::block_on(Smol.sleep_until(Smol.now()));
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Smol;
 
-impl Runtime for Smol {
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        smol::spawn(task).detach();
-    }
-
-    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            while let Some(leg) = real::leg(real::now(), at) {
-                Timer::at(leg).await;
-            }
-        })
-    }
-
-    fn now(&self) -> Instant {
-        real::now()
-    }
-
-    fn wall(&self) -> Time {
-        real::wall()
-    }
-
-    fn random(&self) -> u64 {
-        real::random()
-    }
-}
+real::runtime!(Smol, |task| smol::spawn(task).detach(), Timer::at);

@@ -4,23 +4,20 @@ use super::{
     config::check_label,
     monotonic::later,
     node::{Node, Stop},
-    store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
 };
 use crate::{
-    backend::{
-        Action, Applied, Batch, HistoryEntry, HistoryQuery, OPERATOR, Operation, Outcome, Reply,
-        TimeSource, TriggerStatus, Triggered, outcome_of_trigger,
-    },
+    backend::{HistoryEntry, HistoryQuery, JobState, Outcome, Triggered},
+    backoff::{MAX_BACKOFF, MIN_BACKOFF},
     condition::{Code, Condition},
     error::{Error, ErrorKind, Result},
     health::{Health, JobStatus},
     job::{CheckedSchedule, IntoJob, is_past},
     name::check_name,
-    registry::{Fleet, NodeInfo, ProgramReport, read_nodes},
-    stored::{end_unknown, history_page, not_ended, not_triggered},
+    registry::{NodeInfo, ProgramReport},
+    stored::{Gap, Schedules},
 };
 use chrono::SecondsFormat;
-use futures::future::{Either, select};
+use futures::future::pending;
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 /// The longest wait for the registration of a job in code that an operator changes.
@@ -53,8 +50,8 @@ impl Handle {
     /// store, waits for no part of the scheduler, and also works while the store hangs.
     ///
     /// ```
-    /// use allora_core::{Handle, Health, Run, Scheduler, every};
-    /// # use allora_core::runtime::Sim;
+    /// use allora::{Handle, Health, Run, Scheduler, every};
+    /// # use allora::runtime::Sim;
     /// use std::time::Duration;
     ///
     /// /// The answer of a status page: a code of HTTP, and a line for each fact.
@@ -64,16 +61,16 @@ impl Handle {
     ///     (code, health.to_string())
     /// }
     ///
-    /// # fn main() -> allora_core::Result {
+    /// # fn main() -> allora::Result {
     /// # let sim = Sim::new(1);
-    /// # let store = allora_memory::Memory::new();
+    /// # let store = allora::Memory::new();
     /// let scheduler = Scheduler::builder(store)
     ///     .job("report", every(Duration::from_secs(60)), async |_: Run| {})
     /// #   .runtime(sim.node())
     ///     .build()?;
     /// let handle = scheduler.handle();
     /// # let node = sim.node();
-    /// # use allora_core::Runtime;
+    /// # use allora::Runtime;
     /// # node.spawn(Box::pin(async { drop(scheduler.run().await) }));
     /// # let start = node.wall();
     /// # sim.run_until(start + chrono::TimeDelta::seconds(90));
@@ -99,7 +96,7 @@ impl Handle {
     /// too; of all jobs, only what has ended.
     ///
     /// ```
-    /// use allora_core::{Handle, Result, backend::HistoryQuery};
+    /// use allora::{Handle, Result, backend::HistoryQuery};
     ///
     /// # async fn example(handle: Handle) -> Result {
     /// for entry in handle.history(HistoryQuery::new(10).name("report")).await? {
@@ -115,11 +112,11 @@ impl Handle {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn history(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        within(&self.node, "history", history_page(&*self.node.backend, query)).await
+        self.node.schedules.history(query).await
     }
 
-    /// The nodes that live, and those that died during the last day, ordered by id, from their
-    /// records in the store.
+    /// The nodes that live, and those that died during the last day, ordered by id, as
+    /// [`Schedules::nodes`].
     ///
     /// # Errors
     /// `Unsupported` if the backend has no [queries](crate::Backend::queries); `Unavailable`.
@@ -127,16 +124,7 @@ impl Handle {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn nodes(&self) -> Result<Vec<NodeInfo>> {
-        let node = &self.node;
-        let Some(queries) = node.backend.queries() else {
-            let text = format!("{:?} has no queries, and so no list of nodes", node.backend);
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        };
-        let time = TimeSource::Store { fallback: node.runtime.wall() };
-        let states = within(node, "nodes", read_nodes(queries)).await?;
-        let batch = Batch::new(OPERATOR, time, &[]);
-        let now = within(node, "nodes", reschedule(node, &*node.backend, batch)).await?.now;
-        Ok(Fleet::of(&states, now).nodes)
+        self.node.schedules.nodes().await
     }
 
     /// Declares the labels that this node's program needs on some node, in place of those declared
@@ -157,7 +145,7 @@ impl Handle {
     /// with the next write of this node's record ([`SchedulerBuilder::heartbeat`](super::SchedulerBuilder::heartbeat)).
     ///
     /// ```
-    /// use allora_core::{Handle, ProgramReport};
+    /// use allora::{Handle, ProgramReport};
     ///
     /// fn configured(handle: &Handle, error: Option<String>) {
     ///     let mut report = ProgramReport::default();
@@ -218,16 +206,12 @@ impl Handle {
     }
 
     /// Triggers one run of a job, now and independently of its schedule, on the first node with
-    /// capacity. `id` identifies the trigger: the same id again, within 24 h
-    /// ([`trigger_retention`](super::SchedulerBuilder::trigger_retention)), and while its run waits or is
-    /// active, changes nothing, whatever node sends it, and whatever the run's end was. To run the job
-    /// again, use another id. A job remembers 1,000 ids. With more of them within the retention, it
-    /// forgets the oldest first.
+    /// capacity, as [`Schedules::trigger`]. The id is remembered for
+    /// [`trigger_retention`](super::SchedulerBuilder::trigger_retention).
     ///
-    /// Jobs that run on every node cannot be triggered. A job in code of this node that is not
-    /// registered yet, because the scheduler has just begun, is waited for, for at most 10 s. While the
-    /// scheduler stops, another node runs the job, or one that starts later. Concurrent calls [share
-    /// requests](crate::Schedules#concurrent-calls).
+    /// A job in code of this node that is not registered yet, because the scheduler has just begun, is
+    /// waited for, for at most 10 s. While the scheduler stops, another node runs the job, or one that
+    /// starts later.
     ///
     /// # Errors
     /// `Unsupported` if the backend has no [queries](crate::Backend::queries), or the job runs on every
@@ -243,9 +227,7 @@ impl Handle {
             );
             return Err(Error::new(ErrorKind::Other, over).op("trigger"));
         }
-        let retention = self.node.config.trigger_retention;
-        let action = Action::Trigger { id, scheduled_at: None, retention };
-        self.change(name, action).await?.triggered().ok_or_else(not_triggered)
+        self.change(name, |schedules| schedules.trigger(name, id)).await
     }
 
     /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts,
@@ -255,12 +237,12 @@ impl Handle {
     /// same id has triggered before, is found in the store's history, if it keeps one, within a second.
     ///
     /// ```
-    /// use allora_core::{Run, Scheduler, backend::Outcome, every, runtime::Tokio};
+    /// use allora::{Run, Scheduler, backend::Outcome, every, runtime::Tokio};
     /// use std::time::Duration;
     ///
     /// # let paused = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     /// # paused.block_on(async {
-    /// let scheduler = Scheduler::builder(allora_memory::Memory::new())
+    /// let scheduler = Scheduler::builder(allora::Memory::new())
     ///     .job("report", every(Duration::from_secs(3_600)), async |_: Run| {})
     ///     .build()?;
     /// let handle = scheduler.handle();
@@ -268,7 +250,7 @@ impl Handle {
     ///
     /// let outcome = handle.trigger_and_wait("report", "by hand", Duration::from_secs(60)).await?;
     /// assert_eq!(outcome, Outcome::Succeeded);
-    /// # Ok::<(), allora_core::Error>(())
+    /// # Ok::<(), allora::Error>(())
     /// # }).unwrap();
     /// ```
     ///
@@ -285,81 +267,49 @@ impl Handle {
         id: &str,
         timeout: Duration,
     ) -> Result<Outcome> {
-        let node = &self.node;
-        let mut ended = node.trigger_waits.add(name, id);
+        let ended = self.node.trigger_waits.add(name, id);
         let triggered = self.trigger(name, id).await?;
-        let has_ended = triggered.status == TriggerStatus::Ended;
-        let until = later(node.runtime.now(), timeout);
-        let mut wait = if has_ended { Duration::ZERO } else { MIN_BACKOFF };
-        loop {
-            let next = later(node.runtime.now(), wait).min(until);
-            match select(&mut ended, node.runtime.sleep_until(next)).await {
-                Either::Left((Ok(outcome), _)) => return Ok(outcome),
-                Either::Left((Err(_), rest)) => rest.await,
-                Either::Right(_) => {}
+        let ended = async {
+            match ended.await {
+                Ok(outcome) => outcome,
+                Err(_) => pending().await,
             }
-            let found = match node.backend.history() {
-                Some(history) => {
-                    within(node, "history", outcome_of_trigger(history, &triggered)).await
-                }
-                None => Ok(None),
-            };
-            match found {
-                Ok(Some(outcome)) => return Ok(outcome),
-                Ok(None) if has_ended => return Err(end_unknown(name, id)),
-                // A store that is down for a moment does not end the wait.
-                Ok(None) | Err(_) => {}
-            }
-            if node.runtime.now() >= until {
-                let remedy = "wait longer, or look at `Handle::health`; the end of a run on another \
-                              node is found if the store keeps a history";
-                return Err(not_ended(name, id, timeout, remedy));
-            }
-            wait = (wait * 2).clamp(MIN_BACKOFF, MAX_BACKOFF);
-        }
+        };
+        self.node.schedules.end_of((name, id), &triggered, timeout, ended).await
     }
 
-    /// Pauses a job's schedule on all nodes and records the reason. Active runs continue, and a trigger
-    /// still starts a run. An occurrence that waits for another attempt, even that of a trigger, waits
-    /// until the job is [resumed](Self::resume).
+    /// Pauses a job's schedule on all nodes and records the reason, as [`Schedules::pause`].
     ///
     /// # Errors
     /// As [`trigger`](Self::trigger).
     ///
     /// # Cancel safety
     /// A dropped call may or may not have paused the job. Pause it again.
-    pub async fn pause(&self, name: &str, note: &str) -> Result {
-        self.change(name, Action::Pause { note }).await.map(|_| ())
+    pub async fn pause(&self, name: &str, note: &str) -> Result<JobState> {
+        self.change(name, |schedules| schedules.pause(name, note)).await
     }
 
-    /// Resumes a paused job's schedule. The catch-up policy decides about the occurrences of the
-    /// pause.
+    /// Resumes a paused job's schedule, as [`Schedules::resume`].
     ///
     /// # Errors
-    /// As [`trigger`](Self::trigger).
+    /// As [`trigger`](Self::trigger). With [`Gap::Missed`]: `Invalid` if the definition cannot be read.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have resumed the job. Resume it again.
-    pub async fn resume(&self, name: &str) -> Result {
-        self.change(name, Action::Resume { skip: None }).await.map(|_| ())
+    pub async fn resume(&self, name: &str, gap: Gap) -> Result<JobState> {
+        self.change(name, |schedules| schedules.resume(name, gap)).await
     }
 
     /// Cancels the active runs of a job, on all nodes, the triggers that wait, and the occurrences that
-    /// wait for another attempt. Returns the number of all of them; 0 if there is none. A node learns
-    /// it from its store's notification, or when it next extends the run's lease: after a third of that
-    /// at most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of the
-    /// [grace period](super::SchedulerBuilder::grace) (at most 5 s), and records it as cancelled, whatever it
-    /// returns. The occurrence is not run again, even if the node has died. What waits is recorded as
-    /// cancelled, too. The schedule continues.
-    ///
-    /// Runs of jobs that run on every node have no record in the store and are not cancelled.
+    /// wait for another attempt, as [`Schedules::cancel`]. Returns the number of all of them; 0 if there
+    /// is none.
     ///
     /// ```
-    /// # use allora_core::{Run, Runtime, Scheduler, every, runtime::Sim};
+    /// # use allora::{Run, Runtime, Scheduler, every, runtime::Sim};
     /// # use std::time::Duration;
-    /// # fn main() -> allora_core::Result {
+    /// # fn main() -> allora::Result {
     /// # let sim = Sim::new(1);
-    /// # let store = allora_memory::Memory::new();
+    /// # let store = allora::Memory::new();
     /// let scheduler = Scheduler::builder(store)
     ///     .job("import", every(Duration::from_secs(60)), async |run: Run| run.cancelled().await)
     /// #   .runtime(sim.node())
@@ -372,7 +322,7 @@ impl Handle {
     /// # node.spawn(Box::pin(async move {
     /// // Later, while the import runs:
     /// assert_eq!(handle.cancel("import").await?, 1);
-    /// # Ok::<(), allora_core::Error>(())
+    /// # Ok::<(), allora::Error>(())
     /// # }.map(Result::unwrap)));
     /// # sim.run_until(start + chrono::TimeDelta::seconds(95));
     /// # assert_eq!(operator.running(), 0);
@@ -382,54 +332,40 @@ impl Handle {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`, `Invalid`, `Unavailable`.
+    /// As [`trigger`](Self::trigger).
     ///
     /// # Cancel safety
     /// A dropped call may or may not have cancelled the runs. Cancel them again.
     pub async fn cancel(&self, name: &str) -> Result<usize> {
-        check_name(name)?;
-        let cancel = Operation::new(name, Action::Cancel { fence: None });
-        let mut states = Vec::new();
-        for reply in self.send(&[Operation::read(name), cancel]).await?.replies {
-            states.extend(reply?.state());
-        }
-        self.node.changed(name);
+        let cancelled = self.change(name, |schedules| schedules.cancel(name)).await?;
         self.node.extend_now(name);
-        Ok(match &states[..] {
-            [before, after] => after.cancelled_since(before),
-            _ => 0,
-        })
+        Ok(cancelled)
     }
 
-    async fn change(&self, name: &str, action: Action<'_>) -> Result<Reply> {
+    /// Changes a job by the client of the node. A job in code of this node that is not in the store is
+    /// about to be registered.
+    async fn change<'a, T, F>(&'a self, name: &str, call: impl Fn(&'a Schedules) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
         let node = &self.node;
         check_name(name)?;
-        if node.backend.queries().is_none() {
-            let backend = &node.backend;
-            let text = format!(
-                "{backend:?} has no queries, so that no node would find the change; use another \
-                 backend"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
+        node.schedules.queries()?;
         if node.board.is_on_every_node(name) {
             let local = format!(
                 "{name:?} runs on every node, and has no record in the store that a node could read; it \
-                 cannot be triggered, paused or resumed"
+                 cannot be triggered, paused, resumed or cancelled"
             );
             return Err(Error::new(ErrorKind::Unsupported, local));
         }
         let until = later(node.runtime.now(), REGISTRATION);
         let mut wait = MIN_BACKOFF;
         loop {
-            let error = match self.apply(name, action.clone()).await {
-                Err(error) if error.kind() == ErrorKind::NotFound => error,
-                answer => return answer,
-            };
-            let now = node.runtime.now();
-            if !node.has_job(name) {
-                return Err(error);
+            match call(&node.schedules).await {
+                Err(error) if error.kind() == ErrorKind::NotFound && node.has_job(name) => {}
+                answer => return answer.inspect(|_| node.changed(name)),
             }
+            let now = node.runtime.now();
             if now >= until || node.shared().stop != Stop::No {
                 let absent = format!(
                     "{name:?} is not in the store: it was deleted, or this scheduler, which registers it, \
@@ -440,26 +376,6 @@ impl Handle {
             node.runtime.sleep_until(later(now, wait).min(until)).await;
             wait = (wait * 2).min(MAX_BACKOFF);
         }
-    }
-
-    async fn apply(&self, name: &str, action: Action<'_>) -> Result<Reply> {
-        let (node, operation) = (&self.node, Operation::new(name, action));
-        let reply = match &node.schedules {
-            Some(client) => {
-                let call = client.send(&operation, node.config.store_timeout);
-                within(node, OP, call).await?
-            }
-            None => self.send(&[operation]).await?.single()?,
-        };
-        node.changed(name);
-        Ok(reply)
-    }
-
-    async fn send(&self, operations: &[Operation<'_>]) -> Result<Applied> {
-        let node = &self.node;
-        let time = TimeSource::Store { fallback: node.runtime.wall() };
-        let batch = Batch::new(OPERATOR, time, operations);
-        within(node, OP, reschedule(node, &*node.backend, batch)).await
     }
 }
 

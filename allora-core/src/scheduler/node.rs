@@ -85,8 +85,8 @@ pub(crate) struct Node {
     pub(super) trigger_waits: TriggerWaits,
     /// The stored schedules whose data does not fit a handler.
     pub(super) misfits: Misfits,
-    /// The client of this node's runs and handles; `None` if the store has no queries.
-    pub(super) schedules: Option<Schedules>,
+    /// The client of this node's runs and handles.
+    pub(super) schedules: Schedules,
     /// Something was written to the store since the last request to prune it.
     pub(super) has_written: AtomicBool,
     shared: Mutex<SharedState>,
@@ -201,8 +201,9 @@ impl Node {
         (router, middleware): (Router, Arc<[Middleware]>),
     ) -> Self {
         let namespace = Arc::from(backend.namespace());
-        let schedules = Schedules::from_parts(backend.clone(), runtime.clone()).ok();
-        let schedules = schedules.map(|client| client.trigger_retention(config.trigger_retention));
+        let schedules = Schedules::from_parts(backend.clone(), runtime.clone())
+            .store_timeout(config.store_timeout)
+            .trigger_retention(config.trigger_retention);
         let shared = SharedState {
             jobs: 0,
             shared_jobs: (0, 0),
@@ -458,6 +459,14 @@ impl Node {
         }
         if jump.is_some() {
             self.supervisor.notify();
+        }
+    }
+
+    /// Waits until the scheduler is stopped. `wake` wakes the part that waits; what else it wakes the part
+    /// for is found afterwards.
+    pub(super) async fn stopped(&self, wake: &Notify) {
+        while self.shared().stop == Stop::No {
+            wake.notified().await;
         }
     }
 

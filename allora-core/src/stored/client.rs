@@ -11,17 +11,16 @@ use super::{
 use crate::{
     backend::{
         Action, Backend, Edit, History, HistoryEntry, HistoryQuery, JobState, Operation, Queries,
-        Reply, TimeSource,
+        Reply, TimeSource, no_reply,
     },
     error::{Error, ErrorKind, Result},
+    monotonic::{self, later},
     record::TRIGGER_RETENTION,
     runtime::{Runtime, detect},
     time::{Time, whole_millis},
 };
-use futures::future::{Either, select};
 use std::{
     fmt,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -32,12 +31,12 @@ use std::{
 /// The stored schedules of a store. They are added, read, changed and removed while nodes run.
 ///
 /// ```
-/// use allora_core::{Schedules, StoredSchedule};
-/// # use allora_core::runtime::Sim;
+/// use allora::{Schedules, StoredSchedule};
+/// # use allora::runtime::Sim;
 ///
-/// # fn main() -> allora_core::Result {
+/// # fn main() -> allora::Result {
 /// # let sim = Sim::new(1);
-/// # let store = allora_memory::Memory::new();
+/// # let store = allora::Memory::new();
 /// # sim.block_on(async {
 /// let schedules = Schedules::on(store, sim.node())?;
 /// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI").in_zone("Europe/Paris");
@@ -46,7 +45,7 @@ use std::{
 /// let later = StoredSchedule::of(&schedules.get("acme/report").await?)?.schedule("0 10 * * MON-FRI");
 /// schedules.modify(&later).await?;
 /// assert!(schedules.exists("acme/report").await?);
-/// # allora_core::Result::Ok(())
+/// # allora::Result::Ok(())
 /// # })
 /// # }
 /// ```
@@ -60,10 +59,10 @@ use std::{
 /// waits, and may be applied otherwise.
 ///
 /// ```
-/// use allora_core::{Schedules, StoredSchedule};
+/// use allora::{Schedules, StoredSchedule};
 /// use futures::future::try_join_all;
 ///
-/// # async fn example(schedules: Schedules, tenants: Vec<String>) -> allora_core::Result {
+/// # async fn example(schedules: Schedules, tenants: Vec<String>) -> allora::Result {
 /// let all: Vec<StoredSchedule> =
 ///     tenants.iter().map(|tenant| StoredSchedule::new(tenant, "report", "@daily")).collect();
 /// try_join_all(all.iter().map(|stored| schedules.add(stored))).await?;
@@ -98,7 +97,7 @@ impl Schedules {
     /// `Unsupported` if the backend has no stored schedules, `Invalid` if there is no runtime.
     pub fn new(backend: impl Backend) -> Result<Self> {
         let runtime = detect()?;
-        Self::from_parts(Arc::new(backend), runtime)
+        Self::from_parts(Arc::new(backend), runtime).checked()
     }
 
     /// As [`new`](Self::new), on this runtime.
@@ -106,17 +105,22 @@ impl Schedules {
     /// # Errors
     /// `Unsupported` if the backend has no stored schedules.
     pub fn on(backend: impl Backend, runtime: impl Runtime) -> Result<Self> {
-        Self::from_parts(Arc::new(backend), Arc::new(runtime))
+        Self::from_parts(Arc::new(backend), Arc::new(runtime)).checked()
     }
 
-    pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Result<Self> {
+    /// A client that may lack queries: its calls that need them say so.
+    pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Self {
         let deadline = Duration::from_secs(10);
         let requests = Arc::new(Requests::new(backend, runtime));
         let shared = Arc::new(SharedRequests::new(requests.clone()));
         let (trigger_retention, deleted) = (TRIGGER_RETENTION, Arc::default());
-        let schedules = Self { requests, shared, deadline, trigger_retention, deleted };
-        schedules.queries()?;
-        Ok(schedules)
+        Self { requests, shared, deadline, trigger_retention, deleted }
+    }
+
+    /// This client, if its backend has queries.
+    pub(crate) fn checked(self) -> Result<Self> {
+        self.queries()?;
+        Ok(self)
     }
 
     /// Sets the longest duration of one request. Default: 10 s.
@@ -145,9 +149,7 @@ impl Schedules {
     /// A dropped call may or may not have added it. Add it again, or read it.
     pub async fn add(&self, stored: &StoredSchedule) -> Result<JobState> {
         let mut added = self.add_all(std::slice::from_ref(stored)).await?;
-        added
-            .pop()
-            .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "the backend returned no reply")))
+        added.pop().unwrap_or_else(|| Err(no_reply()))
     }
 
     /// Adds any number of schedules, each independently. Returns the results by position.
@@ -184,9 +186,7 @@ impl Schedules {
         let new: Vec<Operation<'_>> = planned.iter().flatten().map(Planned::operation).collect();
         let mut created = self.create(&new).await?.into_iter();
         let reply = |planned: Result<Planned<'_>>| match planned {
-            Ok(_) => created.next().unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::Other, "the backend returned no reply"))
-            }),
+            Ok(_) => created.next().unwrap_or_else(|| Err(no_reply())),
             Err(error) => Err(error),
         };
         Ok(planned.into_iter().map(reply).collect())
@@ -301,7 +301,8 @@ impl Schedules {
         if self.deleted.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNE_EVERY) {
             // A failure is left to a later deletion.
             let prune = self.requests.backend.prune(self.now());
-            let _ = self.within_time("prune", PRUNE_TIMEOUT.min(self.deadline), prune).await;
+            let limit = PRUNE_TIMEOUT.min(self.deadline);
+            let _ = monotonic::within(&*self.requests.runtime, "prune", limit, prune).await;
         }
         Ok(())
     }
@@ -350,16 +351,20 @@ impl Schedules {
 
     /// The store's history, for this call.
     pub(super) fn needed_history(&self, op: &'static str) -> Result<&dyn History> {
-        self.requests.backend.history().ok_or_else(|| no_history(op))
+        self.history_of_runs().ok_or_else(|| no_history(op))
+    }
+
+    pub(super) fn history_of_runs(&self) -> Option<&dyn History> {
+        self.requests.backend.history()
     }
 
     /// Adds a schedule, or changes the one of its name to this: an upsert. The progress of an existing
     /// one stays, as by [`modify`](Self::modify).
     ///
     /// ```
-    /// use allora_core::{Schedules, StoredSchedule};
+    /// use allora::{Schedules, StoredSchedule};
     ///
-    /// # async fn example(schedules: Schedules) -> allora_core::Result {
+    /// # async fn example(schedules: Schedules) -> allora::Result {
     /// schedules.upsert(&StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI")).await?;
     /// # Ok(())
     /// # }
@@ -399,7 +404,8 @@ impl Schedules {
 
     /// Waits.
     pub(super) async fn pause_for(&self, span: Duration) {
-        self.requests.runtime.sleep_until(self.requests.runtime.now() + span).await;
+        let runtime = &self.requests.runtime;
+        runtime.sleep_until(later(runtime.now(), span)).await;
     }
 
     /// Sends operations as one batch, or one operation with those of concurrent calls. Returns the
@@ -425,17 +431,7 @@ impl Schedules {
         self.within(op, self.shared.send(operation, self.deadline / PATIENCE)).await
     }
 
-    /// Sends an operation of the node that has this client, with those of concurrent calls. `deadline`:
-    /// the caller's time limit.
-    pub(crate) async fn send(
-        &self,
-        operation: &Operation<'_>,
-        deadline: Duration,
-    ) -> Result<Reply> {
-        self.shared.send(operation, deadline / PATIENCE).await?
-    }
-
-    pub(super) fn queries(&self) -> Result<&dyn Queries> {
+    pub(crate) fn queries(&self) -> Result<&dyn Queries> {
         self.requests.backend.queries().ok_or_else(|| {
             let none = format!(
                 "{:?} has no queries, which stored schedules need; use another backend",
@@ -455,23 +451,7 @@ impl Schedules {
         op: &'static str,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        self.within_time(op, self.deadline, call).await
-    }
-
-    async fn within_time<T>(
-        &self,
-        op: &'static str,
-        deadline: Duration,
-        call: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let limit = self.requests.runtime.sleep_until(self.requests.runtime.now() + deadline);
-        match select(pin!(call), limit).await {
-            Either::Left((answer, _)) => answer,
-            Either::Right(_) => {
-                let late = format!("the store did not answer within {deadline:?}");
-                Err(Error::new(ErrorKind::Unavailable, late).op(op))
-            }
-        }
+        monotonic::within(&*self.requests.runtime, op, self.deadline, call).await
     }
 }
 

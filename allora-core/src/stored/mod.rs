@@ -41,7 +41,6 @@ mod bulk;
 mod calendars;
 mod client;
 mod definition;
-mod driven;
 mod errors;
 #[cfg(feature = "json")]
 mod export;
@@ -69,10 +68,8 @@ pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
 pub use client::Schedules;
 pub use definition::Definition;
 pub(crate) use definition::Found;
-pub(crate) use errors::{end_unknown, not_ended, not_triggered};
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
-pub(crate) use history::history_page;
 pub use list::{Filter, ScheduleState};
 pub use operate::MAX_BACKFILL;
 pub use planned::Creation;

@@ -18,7 +18,8 @@ use crate::{
     time::Time,
 };
 use chrono::SecondsFormat;
-use std::time::Duration;
+use futures::future::{Either, pending, select};
+use std::{pin::pin, time::Duration};
 
 /// The largest number of runs of one backfill: the number of triggers that may wait.
 pub const MAX_BACKFILL: usize = crate::record::MAX_TRIGGERS;
@@ -93,7 +94,7 @@ impl Schedules {
     /// too. The schedule continues. Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// ```
-    /// # async fn example(schedules: allora_core::Schedules) -> allora_core::Result {
+    /// # async fn example(schedules: allora::Schedules) -> allora::Result {
     /// match schedules.cancel("nightly import").await? {
     ///     0 => println!("no run is active, and none waits"),
     ///     runs => println!("{runs} runs are being cancelled"),
@@ -122,9 +123,9 @@ impl Schedules {
     /// A job that was deleted forgets all.
     ///
     /// ```
-    /// use allora_core::{Schedules, backend::TriggerStatus};
+    /// use allora::{Schedules, backend::TriggerStatus};
     ///
-    /// # async fn example(schedules: Schedules, order: &str) -> allora_core::Result {
+    /// # async fn example(schedules: Schedules, order: &str) -> allora::Result {
     /// let triggered = schedules.trigger("acme/invoice", order).await?;
     /// match triggered.status {
     ///     TriggerStatus::New => println!("it will run"),
@@ -153,10 +154,10 @@ impl Schedules {
     /// second; at once if the id was triggered before and its run has ended.
     ///
     /// ```
-    /// use allora_core::{Schedules, backend::Outcome};
+    /// use allora::{Schedules, backend::Outcome};
     /// use std::time::Duration;
     ///
-    /// # async fn example(schedules: Schedules) -> allora_core::Result {
+    /// # async fn example(schedules: Schedules) -> allora::Result {
     /// match schedules.trigger_and_wait("acme/report", "ticket 7", Duration::from_secs(60)).await? {
     ///     Outcome::Succeeded => println!("done"),
     ///     outcome => println!("{}: {}", outcome.word(), outcome.error()),
@@ -178,27 +179,46 @@ impl Schedules {
         id: &str,
         timeout: Duration,
     ) -> Result<Outcome> {
-        let history = self.needed_history("trigger_and_wait")?;
+        self.needed_history("trigger_and_wait")?;
         let triggered = self.trigger(name, id).await?;
+        self.end_of((name, id), &triggered, timeout, pending()).await
+    }
+
+    /// Waits for the end of the occurrence that this trigger has added: until `ended` tells it, or the
+    /// history, if the store keeps one.
+    pub(crate) async fn end_of(
+        &self,
+        (name, id): (&str, &str),
+        triggered: &Triggered,
+        timeout: Duration,
+        ended: impl Future<Output = Outcome>,
+    ) -> Result<Outcome> {
+        let mut ended = pin!(ended);
+        let has_ended = triggered.status == TriggerStatus::Ended;
         let mut waited = Duration::ZERO;
-        let mut wait = MIN_BACKOFF;
+        let mut wait = if has_ended { Duration::ZERO } else { MIN_BACKOFF };
         loop {
-            let read = outcome_of_trigger(history, &triggered);
-            match self.within("history", read).await {
-                Ok(Some(outcome)) => return Ok(outcome),
-                Ok(None) if triggered.status == TriggerStatus::Ended => {
-                    return Err(end_unknown(name, id));
+            let next = wait.min(timeout - waited);
+            if let Either::Left((outcome, _)) = select(&mut ended, pin!(self.pause_for(next))).await
+            {
+                return Ok(outcome);
+            }
+            let found = match self.history_of_runs() {
+                Some(history) => {
+                    self.within("history", outcome_of_trigger(history, triggered)).await
                 }
+                None => Ok(None),
+            };
+            match found {
+                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(None) if has_ended => return Err(end_unknown(name, id)),
                 // A store that is down for a moment does not end the wait.
                 Ok(None) | Err(_) => {}
             }
+            (waited, wait) = (waited + next, (wait * 2).clamp(MIN_BACKOFF, MAX_BACKOFF));
             if waited >= timeout {
-                let remedy = "wait longer, or look for a node that handles its kind";
-                return Err(not_ended(name, id, timeout, remedy));
+                return Err(not_ended(name, id, timeout));
             }
-            let next = wait.min(timeout - waited);
-            self.pause_for(next).await;
-            (waited, wait) = (waited + next, (wait * 2).min(MAX_BACKOFF));
         }
     }
 

@@ -1,13 +1,10 @@
-//! Requests that concurrent calls share: operations of calls that come while a request is on its way
-//! are gathered, and sent together.
+//! Requests that concurrent calls share: a call that is alone sends its operation itself, and a task
+//! sends the operations of the others, all that have come while its last request was on its way.
 //!
-//! There is no task that sends them, and no wait for more calls. Each call of a batch sends it when it
-//! may, and each drives the requests that it waits for ([`Driven`]), also those with operations of
-//! other calls. So a call waits for the store only: neither for a call that was dropped, nor for one
-//! that is not polled. It waits for a request without a reply until that is late.
+//! A call waits for the store only: neither for a call that was dropped, nor for one that is not
+//! polled. It waits for a request without a reply until that is late.
 
 use super::{
-    driven::Driven,
     owned_operation::OwnedOperation,
     requests::{BATCH, Requests},
 };
@@ -16,77 +13,50 @@ use crate::{
     error::{Error, ErrorKind, Result},
     notify::yield_now,
 };
-use futures::future::{FutureExt, select, select_all};
-use std::{
-    collections::VecDeque,
-    mem,
-    panic::AssertUnwindSafe,
-    slice,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
-    time::{Duration, Instant},
+use futures::{
+    FutureExt, StreamExt,
+    channel::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded},
+        oneshot,
+    },
+    future::{Either, join_all, select},
 };
-
-/// The largest number of shared requests on their way, unless they are late.
-const MAX_ON_WAY: usize = 1;
+use std::{
+    panic::AssertUnwindSafe,
+    pin::pin,
+    slice,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 pub(super) struct SharedRequests {
     requests: Arc<Requests>,
-    state: Mutex<State>,
+    load: Arc<Load>,
+    /// The way to the task that sends; `None` until a call needs it.
+    sender: Mutex<Option<UnboundedSender<Call>>>,
 }
 
 #[derive(Default)]
-struct State {
-    /// The number of requests on their way that a call made for itself.
-    alone: usize,
-    /// The batches that have not been sent, the oldest first. Calls join the last one.
-    gathering: VecDeque<Weak<Batch>>,
-    on_way: Vec<OnWay>,
+struct Load {
+    /// The number of calls that wait for replies.
+    calls: AtomicUsize,
     /// The last shared request had operations of several calls, which probably come again.
-    is_busy: bool,
+    is_busy: AtomicBool,
 }
 
-/// A shared request on its way.
-struct OnWay {
-    request: Weak<SharedRequest>,
-    sent: Instant,
-}
-
-type SharedRequest = Driven<Result<Arc<Replies>>>;
-
-/// The replies by position, each until its call takes it.
-struct Replies(Mutex<Vec<Option<Result<Reply>>>>);
-
-/// The operations of concurrent calls. It belongs to these calls: without them it is never sent.
-#[derive(Default)]
-struct Batch {
-    gathered: Mutex<Gathered>,
-    /// The request, when it was sent.
-    request: OnceLock<Arc<SharedRequest>>,
-}
-
-#[derive(Default)]
-struct Gathered {
-    /// By position; `None` for a call that was dropped. Empty when they were sent.
-    operations: Vec<Option<OwnedOperation>>,
-    bytes: usize,
-}
-
-/// The place of a call in a batch.
-struct Member {
-    batch: Arc<Batch>,
-    position: usize,
-}
-
-/// The requests that keep a batch waiting.
-struct Blocked {
-    by: Vec<Arc<SharedRequest>>,
-    /// The time at which the oldest of them is late.
-    until: Instant,
+/// A call that waits for the task.
+struct Call {
+    operation: OwnedOperation,
+    patience: Duration,
+    reply: oneshot::Sender<Result<Result<Reply>>>,
 }
 
 impl SharedRequests {
     pub(super) fn new(requests: Arc<Requests>) -> Self {
-        Self { requests, state: Mutex::default() }
+        Self { requests, load: Arc::default(), sender: Mutex::default() }
     }
 
     /// Sends an operation: at once if no other call is there, else together with those of other calls.
@@ -97,173 +67,104 @@ impl SharedRequests {
         operation: &Operation<'_>,
         patience: Duration,
     ) -> Result<Result<Reply>> {
-        let Some(member) = self.join(operation) else {
-            let _alone = Alone(self);
+        let is_alone = self.load.calls.fetch_add(1, Relaxed) == 0;
+        let _counted = Counted(&self.load);
+        let owned = if is_alone && !self.load.is_busy.load(Relaxed) {
+            None
+        } else {
+            OwnedOperation::of(operation)
+        };
+        let Some(operation) = owned else {
             return Ok(self.requests.send(slice::from_ref(operation)).await?.single());
         };
-        let request = loop {
-            // Calls that were woken by the same reply join before the batch is sent.
-            yield_now().await;
-            if let Some(request) = member.batch.request.get() {
-                break request;
-            }
-            if let Some(Blocked { by, until }) = self.send_next(patience) {
-                let late = self.requests.runtime.sleep_until(until);
-                select(select_all(by.iter().map(Driven::wait)), late).await;
-            }
+        let (reply, received) = oneshot::channel();
+        self.join(Call { operation, patience, reply });
+        received.await.unwrap_or_else(|_| {
+            let ended = "the runtime that sends the requests of this client has ended, and the outcome is \
+                         unknown; repeat the call";
+            Err(Error::new(ErrorKind::Unavailable, ended))
+        })
+    }
+
+    /// Gives a call to the task. Begins it, if there is none or its runtime has ended.
+    fn join(&self, call: Call) {
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = match &*sender {
+            Some(sender) => match sender.unbounded_send(call) {
+                Ok(()) => return,
+                Err(rest) => rest.into_inner(),
+            },
+            None => call,
         };
-        Ok(request.wait().await?.take(member.position))
+        let (begun, calls) = unbounded();
+        let _ = begun.unbounded_send(call);
+        *sender = Some(begun);
+        drop(sender);
+        let (requests, load) = (self.requests.clone(), self.load.clone());
+        self.requests.runtime.spawn(send_all(requests, load, calls).boxed());
     }
+}
 
-    /// Joins a batch. `None` if the operation is to be sent alone.
-    fn join(&self, operation: &Operation<'_>) -> Option<Member> {
-        if self.lock().starts_alone() {
-            return None;
-        }
-        let operation = OwnedOperation::of(operation);
-        let mut state = self.lock();
-        let Some(operation) = operation else {
-            state.alone += 1;
-            return None;
-        };
-        Some(state.join(operation))
-    }
-
-    /// Sends the oldest batch, unless too many requests are on their way.
-    fn send_next(&self, patience: Duration) -> Option<Blocked> {
-        let now = self.requests.runtime.now();
-        let mut state = self.lock();
-        let by = state.not_late(now, patience);
-        if by.len() >= MAX_ON_WAY
-            && let Some(sent) = state.on_way.iter().map(|on_way| on_way.sent).min()
-        {
-            return Some(Blocked { by, until: sent + patience });
-        }
-        while let Some(batch) = state.gathering.pop_front() {
-            if let Some((request, calls)) = batch.upgrade().and_then(|it| it.send(&self.requests)) {
-                state.is_busy = calls > 1;
-                state.on_way.push(OnWay { request: Arc::downgrade(&request), sent: now });
-                break;
+/// Sends what waits, one request after another, until the client is dropped.
+async fn send_all(requests: Arc<Requests>, load: Arc<Load>, calls: UnboundedReceiver<Call>) {
+    let (runtime, mut calls) = (&requests.runtime, pin!(calls.peekable()));
+    while calls.as_mut().peek().await.is_some() {
+        // Calls that were woken by the same reply come before the next request is sent.
+        yield_now().await;
+        let (mut batch, mut bytes, mut patience) = (Vec::new(), 0, Duration::ZERO);
+        loop {
+            let has_room = |call: &Call| {
+                batch.is_empty()
+                    || batch.len() < BATCH && bytes + call.operation.bytes() <= MAX_BYTES
+            };
+            let next = calls.as_mut().next_if(has_room).now_or_never();
+            let Some(call) = next.flatten() else { break };
+            // The operation of a call that was dropped is not sent.
+            if !call.reply.is_canceled() {
+                bytes += call.operation.bytes();
+                patience = patience.max(call.patience);
+                batch.push(call);
             }
         }
-        None
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Counts a call that sends its operation alone, if no other call is there.
-    fn starts_alone(&mut self) -> bool {
-        let is_quiet = !self.is_busy && self.alone == 0 && self.gathering.is_empty();
-        self.alone += usize::from(is_quiet);
-        is_quiet
-    }
-
-    fn join(&mut self, operation: OwnedOperation) -> Member {
-        let last = self.gathering.back().and_then(Weak::upgrade);
-        let batch = last.filter(|batch| batch.has_room_for(&operation)).unwrap_or_else(|| {
-            let batch = Arc::new(Batch::default());
-            self.gathering.push_back(Arc::downgrade(&batch));
-            batch
-        });
-        let position = batch.push(operation);
-        Member { batch, position }
-    }
-
-    /// The requests on their way that are not late. Forgets the others.
-    fn not_late(&mut self, now: Instant, patience: Duration) -> Vec<Arc<SharedRequest>> {
-        let mut not_late = Vec::new();
-        self.on_way.retain(|on_way| {
-            let is_late = now.saturating_duration_since(on_way.sent) >= patience;
-            let request = on_way.request.upgrade();
-            let request = request.filter(|request| !is_late && !request.has_ended());
-            let is_there = request.is_some();
-            not_late.extend(request);
-            is_there
-        });
-        not_late
-    }
-}
-
-impl Batch {
-    fn lock(&self) -> MutexGuard<'_, Gathered> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn has_room_for(&self, operation: &OwnedOperation) -> bool {
-        let gathered = self.lock();
-        gathered.operations.len() < BATCH && gathered.bytes + operation.bytes() <= MAX_BYTES
-    }
-
-    /// Adds an operation and returns its position.
-    fn push(&self, operation: OwnedOperation) -> usize {
-        let mut gathered = self.lock();
-        gathered.bytes += operation.bytes();
-        gathered.operations.push(Some(operation));
-        gathered.operations.len() - 1
-    }
-
-    /// Makes the request, which its waiters drive. Returns it with the number of its operations; `None`
-    /// if there are none, as all calls were dropped.
-    fn send(&self, requests: &Arc<Requests>) -> Option<(Arc<SharedRequest>, usize)> {
-        let operations = mem::take(&mut self.lock().operations);
-        let count = operations.iter().flatten().count();
-        if count == 0 {
-            return None;
+        if batch.is_empty() {
+            continue;
         }
-        let make = || Driven::new(send(requests.clone(), operations).boxed());
-        Some((self.request.get_or_init(make).clone(), count))
+        load.is_busy.store(batch.len() > 1, Relaxed);
+        let late = runtime.sleep_until(runtime.now() + patience);
+        let request = send(requests.clone(), batch).boxed();
+        if let Either::Right(((), request)) = select(request, late).await {
+            runtime.spawn(request);
+        }
     }
 }
 
-/// Sends the operations of a batch.
-async fn send(
-    requests: Arc<Requests>,
-    operations: Vec<Option<OwnedOperation>>,
-) -> Result<Arc<Replies>> {
-    let borrowed: Vec<Operation<'_>> =
-        operations.iter().flatten().map(OwnedOperation::borrowed).collect();
+/// Sends the operations of these calls, until all of them are dropped.
+async fn send(requests: Arc<Requests>, batch: Vec<Call>) {
+    let split = |call: Call| (call.operation, call.reply);
+    let (operations, mut calls): (Vec<_>, Vec<_>) = batch.into_iter().map(split).unzip();
+    let borrowed: Vec<Operation<'_>> = operations.iter().map(OwnedOperation::borrowed).collect();
     // The panic would be that of one call, and the others would wait.
-    let applied = AssertUnwindSafe(requests.send(&borrowed)).catch_unwind().await;
+    let applied = pin!(AssertUnwindSafe(requests.send(&borrowed)).catch_unwind());
+    let dropped = join_all(calls.iter_mut().map(oneshot::Sender::cancellation));
+    let Either::Left((applied, _)) = select(applied, dropped).await else { return };
     let panicked = |_| {
         let wrong = "the backend panicked; report it to its author";
         Err(Error::new(ErrorKind::Other, wrong).op("reschedule"))
     };
-    let mut replies = applied.unwrap_or_else(panicked)?.replies.into_iter();
-    let by_position = operations.iter().map(|operation| {
-        operation.as_ref()?;
-        replies.next()
-    });
-    Ok(Arc::new(Replies(Mutex::new(by_position.collect()))))
-}
-
-impl Drop for Member {
-    /// An operation that was not sent is sent no more: its call was dropped.
-    fn drop(&mut self) {
-        if let Some(operation) = self.batch.lock().operations.get_mut(self.position) {
-            *operation = None;
-        }
+    let replies = match applied.unwrap_or_else(panicked) {
+        Ok(applied) => applied.replies.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error); operations.len()],
+    };
+    for (call, reply) in calls.into_iter().zip(replies) {
+        let _ = call.send(reply);
     }
 }
 
-impl Replies {
-    fn take(&self, position: usize) -> Result<Reply> {
-        let mut replies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        replies
-            .get_mut(position)
-            .and_then(Option::take)
-            .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "the backend returned no reply")))
-    }
-}
+/// A call, until it ends or is dropped.
+struct Counted<'a>(&'a Load);
 
-/// A call that sends its operation alone, until it ends or is dropped.
-struct Alone<'a>(&'a SharedRequests);
-
-impl Drop for Alone<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.lock().alone -= 1;
+        self.0.calls.fetch_sub(1, Relaxed);
     }
 }

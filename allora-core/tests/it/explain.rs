@@ -1,9 +1,6 @@
 //! Occurrences under a job's settings, explained, and errors of schedules as those of the library.
 
-use allora_core::{
-    At, Error, ErrorKind, Every, Settings, Time, cron, every,
-    schedule::{explain, jitter},
-};
+use allora_core::{At, Error, ErrorKind, Every, Settings, Time, cron, every, schedule::jitter};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -25,7 +22,7 @@ fn explain_gives_due_times_and_their_reasons() {
         (job.start, job.max_runs) = (Some(time("2026-01-02T00:00:00Z")), Some(2));
     });
     let explained =
-        explain("job", &cron("@daily").unwrap(), &settings, time("2026-01-01T12:00:00Z"), 5);
+        settings.explain("job", &cron("@daily").unwrap(), time("2026-01-01T12:00:00Z"), 5);
     assert_eq!(explained.len(), 2);
     assert_eq!(explained[0].nominal, time("2026-01-02T00:00:00Z"));
     for occurrence in &explained {
@@ -40,29 +37,29 @@ fn explain_gives_due_times_and_their_reasons() {
 #[test]
 fn a_period_counts_from_the_start() {
     let late = settings(|job| job.start = Some(time("2026-01-01T03:00:30Z")));
-    let explained = explain("job", &every(MINUTE), &late, time("2026-01-01T00:00:10Z"), 1);
+    let explained = late.explain("job", &every(MINUTE), time("2026-01-01T00:00:10Z"), 1);
     assert_eq!(explained[0].nominal, time("2026-01-01T03:01:30Z"));
     let early = settings(|job| job.start = Some(Time::MIN_UTC));
-    assert_eq!(explain("job", &every(MINUTE), &early, Time::UNIX_EPOCH, 1).len(), 1);
+    assert_eq!(early.explain("job", &every(MINUTE), Time::UNIX_EPOCH, 1).len(), 1);
 }
 
 #[test]
 fn explain_ends_with_the_job() {
     let (noon, hourly) = (time("2026-01-01T12:00:00Z"), cron("@hourly").unwrap());
     let ending = settings(|job| job.end = Some(noon));
-    let explained = explain("job", &hourly, &ending, time("2026-01-01T10:00:00Z"), 5);
+    let explained = ending.explain("job", &hourly, time("2026-01-01T10:00:00Z"), 5);
     assert_eq!(explained.len(), 2);
     assert_eq!(explained[1].nominal, noon);
     assert_eq!(explained[1].reasons, ["the last before the job's or the schedule's end"]);
-    assert_eq!(explain("job", &hourly, &ending, noon, 5), []);
+    assert_eq!(ending.explain("job", &hourly, noon, 5), []);
     let never = settings(|job| job.max_runs = Some(0));
-    assert_eq!(explain("job", &hourly, &never, noon, 5), []);
+    assert_eq!(never.explain("job", &hourly, noon, 5), []);
 }
 
 #[test]
 fn explain_names_the_change_of_the_clock() {
     let nightly = cron("30 2 * * * Europe/Rome").unwrap();
-    let explained = explain("job", &nightly, &Settings::default(), time("2026-03-27T12:00:00Z"), 3);
+    let explained = Settings::default().explain("job", &nightly, time("2026-03-27T12:00:00Z"), 3);
     let with_reasons: Vec<_> = explained.iter().filter(|one| !one.reasons.is_empty()).collect();
     assert_eq!(with_reasons.len(), 1);
     assert_eq!(with_reasons[0].nominal, time("2026-03-29T01:00:00Z"));

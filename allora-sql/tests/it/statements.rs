@@ -172,10 +172,10 @@ fn a_query_that_claims_is_one_statement_and_sorts_nothing_that_it_leaves_on_post
         for generic in ["force_custom_plan", "force_generic_plan"] {
             let explain = format!(
                 "SET enable_bitmapscan = off; SET enable_seqscan = off; SET plan_cache_mode = {generic}; PREPARE claim \
-                   (BIGINT, BYTEA, BYTEA, BYTEA, BYTEA[], BIGINT, BYTEA, BIGINT, BIGINT, BIGINT) \
+                   (BIGINT, BYTEA, BYTEA, BYTEA, BYTEA, BIGINT, BYTEA[], BIGINT, BIGINT, BIGINT) \
                    AS {statement}; \
                  EXPLAIN EXECUTE claim \
-                   (NULL, 'node', '', 'succeeded', ARRAY[{array}], 1000, '1', NULL, 1500, 1500); \
+                   (NULL, 'node', '', 'succeeded', '1', NULL, ARRAY[{array}], 1000, 1500, 1500); \
                  DEALLOCATE claim"
             );
             let rows = conn.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();

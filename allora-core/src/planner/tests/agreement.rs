@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     backend::Advance,
     planner::{
-        decide::{Claimant, Decision, GiveUp, decide},
-        known::Known,
+        job::decide::{Claimant, Decision, GiveUp, decide},
+        job::known::Known,
     },
 };
 

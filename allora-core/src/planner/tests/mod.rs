@@ -10,7 +10,7 @@ mod policies;
 mod turns;
 mod watch;
 
-use super::{reply::Answer, slot::Phase, *};
+use super::{job::slot::Phase, reply::Answer, *};
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
     backend::{Action, Claim, Completion, Cursor, Operation, Reply, RetryCause},

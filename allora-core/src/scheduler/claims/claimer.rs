@@ -540,10 +540,9 @@ impl Claimer {
         };
         let Some(work) = self.driver.apply(Input::Found(found)).found else { return };
         let claimed_at = work.claimed_at.filter(|_| has_stored && next_due.is_some());
-        let FoundWork { is_new, left_until, is_losing, .. } = work;
-        let found =
-            Found { now, next_due, records, of_code, is_full, is_new, claimed_at, left_until };
-        self.search.answered(&node, found, is_losing);
+        let work = FoundWork { claimed_at, ..work };
+        let found = Found { now, next_due, records, of_code, is_full, work };
+        self.search.answered(&node, found);
     }
 
     /// Applies the reply to a query that claims, and starts the claimed runs.

@@ -4,7 +4,7 @@
 use crate::{
     backend::{Due, DueQuery, Preferred, TimeSource},
     error::Result,
-    planner::{self, When},
+    planner::{self, FoundWork, When},
     scheduler::{
         monotonic::later,
         node::Node,
@@ -148,7 +148,7 @@ impl Sweep {
 
     /// The last page has come. Returns whether it was not the first.
     fn ends(&mut self, node: &Node, found: Found, has_new: bool) -> bool {
-        let Found { now, records, claimed_at, left_until, .. } = found;
+        let Found { now, records, work: FoundWork { claimed_at, left_until, .. }, .. } = found;
         (self.has_new, self.is_whole) = (false, true);
         let longest = LONGEST.min(node.config.poll_interval);
         if has_new {
@@ -223,13 +223,8 @@ pub(in crate::scheduler) struct Found {
     pub(in crate::scheduler) records: usize,
     pub(in crate::scheduler) of_code: usize,
     pub(in crate::scheduler) is_full: bool,
-    /// At least one of them is new to this node, which can run it.
-    pub(in crate::scheduler) is_new: bool,
-    /// The time at which schedules that are left to other nodes are searched again.
-    pub(in crate::scheduler) left_until: Option<Time>,
-    /// The time at which queries begin to claim most of them. Until then, one more search would find
-    /// the same ones.
-    pub(in crate::scheduler) claimed_at: Option<Time>,
+    /// What the planner has made of them.
+    pub(in crate::scheduler) work: FoundWork,
 }
 
 /// The store's kinds that match this node's patterns.
@@ -485,7 +480,7 @@ impl Search {
     /// Applies a result. If other nodes work on what is due, and one search does not return all of
     /// it, the next search begins at a random offset. If a full page has nothing for this node, the
     /// parts are searched in turn.
-    pub(in crate::scheduler) fn answered(&mut self, node: &Node, found: Found, is_losing: bool) {
+    pub(in crate::scheduler) fn answered(&mut self, node: &Node, found: Found) {
         (self.retry_at, self.wait) = (None, MIN_BACKOFF);
         self.limit = (self.limit * 2).min(FOUND);
         let Found { now, records, of_code, .. } = found;
@@ -493,7 +488,7 @@ impl Search {
             self.at_work = Some(now);
         }
         match self.part {
-            Part::All => self.found_all(node, found, is_losing),
+            Part::All => self.found_all(node, found),
             Part::Stored => self.found_stored(node, found),
             Part::Code => self.found_code(node, found),
         }
@@ -503,8 +498,9 @@ impl Search {
     }
 
     /// A search for both parts has a reply.
-    fn found_all(&mut self, node: &Node, found: Found, is_losing: bool) {
-        let Found { next_due, is_full, is_new, claimed_at, left_until, .. } = found;
+    fn found_all(&mut self, node: &Node, found: Found) {
+        let Found { next_due, is_full, work, .. } = found;
+        let FoundWork { is_new, claimed_at, left_until, is_losing } = work;
         let left_out = self.skip > 0;
         self.stored.ends(node, found, is_new);
         self.stored.has_enough = is_full && is_new;
@@ -537,7 +533,8 @@ impl Search {
 
     /// A page of stored schedules has come.
     fn found_stored(&mut self, node: &Node, found: Found) {
-        let Found { next_due, records, is_full, is_new, claimed_at, left_until, .. } = found;
+        let Found { next_due, records, is_full, work, .. } = found;
+        let FoundWork { is_new, claimed_at, left_until, .. } = work;
         let sweep = &mut self.stored;
         sweep.has_new |= is_new;
         sweep.has_enough = is_full && is_new;
@@ -560,7 +557,7 @@ impl Search {
 
     /// A page of jobs in code has come. If it has all of them, both parts are searched at once again.
     fn found_code(&mut self, node: &Node, found: Found) {
-        let Found { now, next_due, records, is_full, is_new, .. } = found;
+        let Found { now, next_due, records, is_full, work: FoundWork { is_new, .. }, .. } = found;
         let Some(sweep) = &mut self.code else { return };
         sweep.has_new |= is_new;
         if is_full {

@@ -2,7 +2,7 @@
 //! what they have claimed is released.
 
 use crate::{
-    backend::{Batch, Operation, TimeSource},
+    backend::Operation,
     condition::StorePart,
     error::Result,
     job::Placement,
@@ -10,7 +10,7 @@ use crate::{
     scheduler::{
         monotonic::later,
         node::Node,
-        store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
+        store_request::{self, MAX_BACKOFF, MIN_BACKOFF},
     },
 };
 use std::collections::VecDeque;
@@ -72,9 +72,7 @@ pub(in crate::scheduler) async fn resolve(
 async fn send(node: &Node, claims: &mut VecDeque<Release>, limit: usize) -> Result {
     let operations: Vec<Operation<'_>> =
         claims.iter().take(limit).map(Release::operation).collect();
-    let time = TimeSource::Store { fallback: node.runtime.wall() };
-    let batch = Batch::new(&node.id, time, &operations);
-    let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
+    let applied = store_request::send(node, &operations).await?;
     node.store_answered(StorePart::Claims);
     let mut failure = Ok(());
     for reply in applied.replies {

@@ -13,7 +13,7 @@ impl Run {
     /// concurrent calls [share requests](Schedules#concurrent-calls).
     ///
     /// ```
-    /// use allora_core::{BoxError, Run, every, job};
+    /// use allora::{BoxError, Run, every, job};
     /// use std::time::Duration;
     ///
     /// let import = job(every(Duration::from_secs(3_600)), async |run: Run| -> Result<(), BoxError> {
@@ -32,9 +32,6 @@ impl Run {
         let node = node.ok_or_else(|| {
             Error::new(ErrorKind::Other, "the scheduler of this run has ended").op("schedules")
         })?;
-        node.schedules.clone().ok_or_else(|| {
-            let none = format!("{:?} has no queries; use another backend", node.backend);
-            Error::new(ErrorKind::Unsupported, none).op("schedules")
-        })
+        node.schedules.clone().checked().map_err(|error| error.op("schedules"))
     }
 }

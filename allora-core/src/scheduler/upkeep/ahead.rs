@@ -5,14 +5,14 @@
 //! is set back.
 
 use crate::{
-    backend::{Batch, JobState, Operation, Page, Reply, TimeSource},
+    backend::{JobState, Operation, Page, Reply},
     condition::{Code, Condition},
     error::Result,
     event::Event,
     job::ahead_until,
     scheduler::{
         node::Node,
-        store_request::{OP, reschedule, within},
+        store_request::{send, within},
     },
     stored::Routed,
     time::{Time, whole_millis},
@@ -64,9 +64,7 @@ impl Ahead {
         let names: Vec<_> = self.names.iter().cloned().collect();
         for names in names.chunks(PAGE) {
             let operations: Vec<_> = names.iter().map(|name| Operation::read(name)).collect();
-            let time = TimeSource::Store { fallback: node.runtime.wall() };
-            let batch = Batch::new(&node.id, time, &operations);
-            let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
+            let applied = send(node, &operations).await?;
             let now = whole_millis(applied.now);
             for (name, reply) in names.iter().zip(applied.replies) {
                 let waits = match reply? {

@@ -12,14 +12,14 @@
 
 use super::calendar_cache::Scope;
 use crate::{
-    backend::{Batch, Operation, TimeSource},
+    backend::Operation,
     error::Result,
     job::Placement,
     planner::Input,
     scheduler::{
         monotonic::later,
         node::{Node, Stop},
-        store_request::{MIN_BACKOFF, OP, reschedule, within},
+        store_request::{MIN_BACKOFF, send},
     },
     stored::{AT_ONCE, record_of},
 };
@@ -57,7 +57,7 @@ pub(in crate::scheduler) async fn read(node: Arc<Node>) {
         }
         let result = {
             let requests = pin!(read_all(&node, &names, at_once));
-            match select(pin!(stopped(&node)), requests).await {
+            match select(pin!(node.stopped(&cache.wake)), requests).await {
                 Either::Left(_) => return,
                 Either::Right((result, _)) => result,
             }
@@ -81,9 +81,7 @@ async fn read_all(node: &Node, names: &[Arc<str>], at_once: usize) -> Result {
         let records: Vec<String> = names.iter().map(|name| record_of(name)).collect();
         let reads: Vec<Operation<'_>> =
             records.iter().map(|record| Operation::read(record)).collect();
-        let time = TimeSource::Store { fallback: node.runtime.wall() };
-        let batch = Batch::new(&node.id, time, &reads);
-        match within(node, OP, reschedule(node, &*node.backend, batch)).await {
+        match send(node, &reads).await {
             Ok(applied) => {
                 let (is_new, learnt) = node.calendars.learn(names, applied.replies);
                 if is_new {
@@ -110,11 +108,4 @@ async fn sleep(node: &Node, until: Instant) {
         false => Either::Right(node.runtime.sleep_until(until)),
     };
     select(timer, pin!(node.calendars.wake.notified())).await;
-}
-
-/// Waits until the scheduler is stopped. What else wakes the reader is found after its requests.
-async fn stopped(node: &Node) {
-    while node.shared().stop == Stop::No {
-        node.calendars.wake.notified().await;
-    }
 }

@@ -4,14 +4,14 @@
 //! since. So an occurrence is overdue only if the store shows it as due as well.
 
 use crate::{
-    backend::{Batch, DueQuery, JobState, Operation, Reply, TimeSource},
+    backend::{DueQuery, JobState, Operation, Reply, TimeSource},
     condition::{Code, Condition, StorePart},
     error::Result,
     job::{Overlap, Placement},
     scheduler::{
         node::Node,
         status::board::OVERDUE,
-        store_request::{OP, reschedule, within},
+        store_request::{send, within},
     },
     stored::Routed,
     time::Time,
@@ -76,9 +76,7 @@ async fn confirmed(node: &Node, suspected: Vec<(Time, Arc<str>)>) -> Result<Vec<
         return Ok(Vec::new());
     }
     let operations: Vec<_> = suspected.iter().map(|(_, name)| Operation::read(name)).collect();
-    let time = TimeSource::Store { fallback: node.runtime.wall() };
-    let batch = Batch::new(&node.id, time, &operations);
-    let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
+    let applied = send(node, &operations).await?;
     let mut confirmed = Vec::new();
     for ((due_at, name), reply) in suspected.into_iter().zip(applied.replies) {
         match reply? {

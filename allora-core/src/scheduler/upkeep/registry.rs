@@ -7,7 +7,7 @@
 
 use super::retention::Retention;
 use crate::{
-    backend::{Action, Applied, Batch, Operation, Queries, Replan, Reply, TimeSource},
+    backend::{Action, Applied, Operation, Queries, Replan, Reply},
     condition::{Code, Condition, StorePart},
     error::{Error, ErrorKind, Result},
     job::Placement,
@@ -16,7 +16,7 @@ use crate::{
     scheduler::{
         monotonic::later,
         node::{Node, Stop},
-        store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
+        store_request::{MAX_BACKOFF, MIN_BACKOFF, send, within},
     },
     time::{Time, whole_millis},
 };
@@ -99,7 +99,7 @@ impl Registry {
             let next = later(node.runtime.now(), node.config.heartbeat);
             let is_stopped = {
                 let work = pin!(self.beat_and_look(queries));
-                matches!(select(pin!(stopped(&node)), work).await, Either::Left(_))
+                matches!(select(pin!(node.stopped(&node.registry)), work).await, Either::Left(_))
             };
             if is_stopped || self.is_stopped_before(next).await {
                 let has_answered = self.drain().await;
@@ -112,7 +112,7 @@ impl Registry {
     async fn is_stopped_before(&mut self, next: std::time::Instant) -> bool {
         let node = self.node.clone();
         let mut timer = node.runtime.sleep_until(next);
-        let mut stopped = pin!(stopped(&node));
+        let mut stopped = pin!(node.stopped(&node.registry));
         poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
                 return std::task::Poll::Ready(true);
@@ -356,16 +356,4 @@ async fn forget(node: &Node, fleet: &Fleet) -> Result {
         send(node, &operations).await?;
     }
     Ok(())
-}
-
-async fn send(node: &Node, operations: &[Operation<'_>]) -> Result<Applied> {
-    let time = TimeSource::Store { fallback: node.runtime.wall() };
-    within(node, OP, reschedule(node, &*node.backend, Batch::new(&node.id, time, operations))).await
-}
-
-/// Waits until the scheduler is stopped.
-async fn stopped(node: &Node) {
-    while node.shared().stop == Stop::No {
-        node.registry.notified().await;
-    }
 }

@@ -5,7 +5,7 @@
 //! each page, so it reads for a hundredth of the time.
 
 use crate::{
-    backend::{Action, Batch, JobState, Operation, Page, Queries, Reply, TimeSource},
+    backend::{Action, JobState, Operation, Page, Queries, Reply},
     condition::{Code, Condition, StorePart},
     error::{ErrorKind, Result},
     event::Event,
@@ -18,7 +18,7 @@ use crate::{
         monotonic::later,
         node::Node,
         side_request::SideRequest,
-        store_request::{OP, reschedule, within},
+        store_request::{send, within},
     },
     time::{Time, saturating_add},
 };
@@ -218,9 +218,7 @@ async fn prune(node: &Node, unused: &[&JobState]) -> Result<Vec<String>> {
             Operation::new(&state.name, Action::Prune { fence: state.fence, cursor })
         })
         .collect();
-    let time = TimeSource::Store { fallback: node.runtime.wall() };
-    let batch = Batch::new(&node.id, time, &operations);
-    let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
+    let applied = send(node, &operations).await?;
     node.wrote();
     let mut pruned = Vec::new();
     for (state, reply) in unused.iter().zip(applied.replies) {

@@ -8,12 +8,7 @@ use crate::{
     condition::{Code, Condition},
     error::Result,
     event::Event,
-    scheduler::{
-        monotonic::later,
-        node::{Node, Stop},
-        status::board::OVERDUE,
-        store_request::within,
-    },
+    scheduler::{monotonic::later, node::Node, status::board::OVERDUE, store_request::within},
     time::Time,
 };
 use futures::future::{Either, select};
@@ -51,7 +46,7 @@ impl Watcher {
             }
             node.forget_misfits();
             let work = pin!(self.read_store());
-            let stopped = pin!(stopped(&node));
+            let stopped = pin!(node.stopped(&node.watcher));
             if let Either::Right(_) = select(work, stopped).await {
                 return;
             }
@@ -93,7 +88,7 @@ impl Watcher {
                 self.find_ahead().await;
             }
         });
-        matches!(select(pin!(stopped(&node)), wait).await, Either::Left(_))
+        matches!(select(pin!(node.stopped(&node.watcher)), wait).await, Either::Left(_))
     }
 
     /// The kinds that no live node has a handler for and of which a schedule is due: the first one of
@@ -167,11 +162,4 @@ struct Waiting {
     name: Arc<str>,
     due_at: Time,
     count: usize,
-}
-
-/// Waits until the scheduler is stopped.
-async fn stopped(node: &Node) {
-    while node.shared().stop == Stop::No {
-        node.watcher.notified().await;
-    }
 }

@@ -5,6 +5,7 @@ use allora_core::{
     Overlap, Retry, Run, Schedules,
     backend::{Action, HistoryEntry, NotRunReason, Outcome, Reply},
     every, job,
+    stored::Gap,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -167,7 +168,7 @@ fn a_cancelled_run_of_a_dead_node_is_recorded_as_cancelled() {
             lab.until(700.0);
             assert_eq!((lab.past("job").len(), dead.handle.running()), (1, 0), "{case}");
             if paused {
-                lab.sim.block_on(other.handle.resume("job")).unwrap();
+                lab.sim.block_on(other.handle.resume("job", Gap::CatchUp)).unwrap();
             }
             lab.until(1_201.0);
             assert_eq!(lab.ran("job"), [600., 1_200.], "{case}");
@@ -314,7 +315,7 @@ fn an_attempt_that_waits_for_its_retry_is_cancelled_and_the_schedule_continues()
         assert_eq!((past.len(), end(&past, 2)), (3, CANCELLED), "{past:?}");
         assert_eq!((past[2].attempt, past[2].started_at), (2, None));
         if paused {
-            lab.sim.block_on(member.handle.resume("job")).unwrap();
+            lab.sim.block_on(member.handle.resume("job", Gap::CatchUp)).unwrap();
         }
         lab.until(125.0);
         assert_eq!(lab.ran("job"), [60., 60., 120.], "paused: {paused}");

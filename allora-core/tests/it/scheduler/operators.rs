@@ -3,6 +3,7 @@
 use crate::support::{Lab, Rates, at, ms, secs};
 use allora_core::{
     Condition, Event, Overlap, Retry, Run, Runtime, Scheduler, Schedules, cron, every, job,
+    stored::Gap,
 };
 use std::sync::{Arc, Mutex};
 
@@ -57,7 +58,7 @@ fn a_paused_job_rests_and_catches_up_when_it_is_resumed() {
     lab.until(15.0);
     lab.sim.block_on(members[0].handle.pause("job", "for a while")).unwrap();
     lab.until(45.0);
-    lab.sim.block_on(members[1].handle.resume("job")).unwrap();
+    lab.sim.block_on(members[1].handle.resume("job", Gap::CatchUp)).unwrap();
     lab.until(55.0);
     assert_eq!(lab.ran("job"), [10., 40., 50.]);
     assert!(lab.log.of("job")[1].began <= at(45.1));
@@ -329,7 +330,7 @@ fn a_pause_holds_the_retries_of_a_trigger_until_the_job_is_resumed() {
     lab.sim.block_on(member.handle.trigger("job", "by hand")).unwrap();
     lab.until(200.0);
     assert_eq!(lab.ran("job"), [5., 5., 100.]);
-    lab.sim.block_on(member.handle.resume("job")).unwrap();
+    lab.sim.block_on(member.handle.resume("job", Gap::CatchUp)).unwrap();
     lab.until(202.0);
     assert_eq!(lab.ran("job")[..4], [5., 5., 100., 5.]);
 }

@@ -198,10 +198,10 @@ impl Seat {
     }
 
     /// A builder on this store, with faults on the way to it.
-    pub(crate) fn builder_on(&self, store: impl Backend + Clone) -> SchedulerBuilder {
+    pub(crate) fn builder_on(&self, store: impl Backend) -> SchedulerBuilder {
         let events = self.events.clone();
         let runtime: Arc<dyn Runtime> = Arc::new(self.node.clone());
-        let store = Faulty::new(store, runtime, self.faults.clone());
+        let store = Faulty::to(store, runtime, self.faults.clone());
         Scheduler::builder(store)
             .runtime(self.node.clone())
             .label(format!("n{}", self.node.id()))

@@ -1,11 +1,12 @@
 //! One job on one node: what node and store have agreed on, and the exchange between them.
 
-use super::{backlog::Backlog, known::Known, wake_up::When};
+use super::{backlog::Backlog, known::Known};
 use crate::{
     backend::{Claim, Cursor, NextRun, NotRun, OPERATION_BYTES},
     condition::Condition,
     event::Event,
     job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Progress},
+    planner::wake_up::When,
     time::{Time, saturating_add},
 };
 use allora_schedule::stable_hash;
@@ -22,7 +23,7 @@ pub(crate) struct Slot {
     pub(crate) phase: Phase,
     pub(crate) exchange: Exchange,
     /// The latest wake-up in the queue; earlier entries are stale.
-    pub(super) wake_at: Option<When>,
+    pub(in crate::planner) wake_at: Option<When>,
     /// The generation of the definition that this node and the store last agreed on.
     pub(crate) agreed: Option<i64>,
     /// The highest fence that was seen.
@@ -43,7 +44,7 @@ pub(crate) struct Rare {
     /// Its due occurrences, if its schedule can only be walked.
     pub(crate) backlog: Option<Box<Backlog>>,
     /// The wake-up with which it was put aside, because its handler has no capacity.
-    pub(super) aside: Option<When>,
+    pub(in crate::planner) aside: Option<When>,
     /// The last known cursor of an at-least-once job. If the store is emptied, the job is registered
     /// again with it.
     pub(crate) cursor: Option<NextRun>,
@@ -123,7 +124,7 @@ pub(crate) enum Off {
 }
 
 impl Off {
-    pub(super) fn condition(&self, job: Arc<str>) -> Option<Condition> {
+    pub(in crate::planner) fn condition(&self, job: Arc<str>) -> Option<Condition> {
         Some(match self {
             Off::Deleted => Condition::JobDeleted { job },
             Off::Conflict(reason) => {
@@ -157,18 +158,18 @@ pub(crate) enum Exchange {
 /// A claim on its way to the store.
 #[derive(Debug)]
 pub(crate) struct PendingClaim {
-    pub(super) claim: Claim,
+    pub(in crate::planner) claim: Claim,
     /// The cursor's move by the completion.
-    pub(super) then: Cursor,
-    pub(super) late: Duration,
+    pub(in crate::planner) then: Cursor,
+    pub(in crate::planner) late: Duration,
     /// The number of the schedule's occurrences that were started, including this one.
-    pub(super) started: u64,
+    pub(in crate::planner) started: u64,
     /// It is a repetition, because a reply was lost: the end of the lease that the first claim has,
     /// if it succeeded.
-    pub(super) lease_end: Option<Time>,
-    /// The instant at which the job was due, while its claim counts among the [own](super::own_claims)
+    pub(in crate::planner) lease_end: Option<Time>,
+    /// The instant at which the job was due, while its claim counts among the [own](crate::planner::own_claims)
     /// ones that are on their way.
-    pub(super) own_instant: Option<Time>,
+    pub(in crate::planner) own_instant: Option<Time>,
 }
 
 impl Exchange {
@@ -267,7 +268,7 @@ impl Slot {
 
     /// Reports the reason why this node does not run it, in place of the one before, or that there is
     /// none.
-    pub(super) fn report(&mut self, off: Option<Off>, events: &mut Vec<Event>) {
+    pub(in crate::planner) fn report(&mut self, off: Option<Off>, events: &mut Vec<Event>) {
         if self.reported() == off.as_ref() {
             return;
         }

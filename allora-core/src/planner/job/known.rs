@@ -5,9 +5,9 @@
 //! over: a completion does not change the fence. If the run is still active, the rejection shows
 //! its lease.
 
-use super::wake_up::recheck;
 use crate::{
     backend::{JobState, Lease, NextRun, Occurrence, OnExpiry},
+    planner::wake_up::recheck,
     record::TOMBSTONE,
     time::{Time, from_millis, saturating_add},
 };

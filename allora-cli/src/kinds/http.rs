@@ -14,7 +14,7 @@ use ureq::{
 
 /// The request to send.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     method: Method,
     url: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -34,7 +34,7 @@ const ANSWER: u64 = 500;
 
 /// Reads what to send: `{"url": "https://..", "method": "POST", "headers": {..}, "body": ..,
 /// "timeout": "30s"}`.
-pub(super) fn request(data: &Value) -> Result<Request, String> {
+pub(crate) fn request(data: &Value) -> Result<Request, String> {
     let mut fields = Fields::of(data)?;
     let url = fields.text("url")?.ok_or("`url` is missing: the address of the request")?;
     let url: Uri = url.parse().map_err(|error| format!("`url` is not a URL: {error}"))?;
@@ -74,7 +74,7 @@ pub(super) fn request(data: &Value) -> Result<Request, String> {
 }
 
 /// A client of HTTP that follows no redirect.
-pub(in crate::daemon) fn agent() -> Agent {
+pub(crate) fn agent() -> Agent {
     // Certificates of the machine's store that cannot be read are not trusted.
     let trusted = rustls_native_certs::load_native_certs().certs;
     let trusted: Vec<_> =
@@ -93,12 +93,12 @@ pub(in crate::daemon) fn agent() -> Agent {
 
 /// Sends requests; its connections are used again.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     agent: Agent,
 }
 
 impl Client {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { agent: agent() }
     }
 
@@ -107,7 +107,7 @@ impl Client {
     /// # Cancel safety
     /// When the future is dropped, the request goes on to its end on its thread; whether the
     /// receiver has heard of it is not known. That is what the idempotency key is for.
-    pub(super) async fn deliver(&self, request: Request, run: &Run) -> Result<(), BoxError> {
+    pub(crate) async fn deliver(&self, request: Request, run: &Run) -> Result<(), BoxError> {
         let place = format!("{} {}", request.method, without_query(&request.url));
         debug!(target: "allora", job = run.name(), run = run_id(run.name(), run.fence()), "sending {place}");
         let timeout = request.timeout;

@@ -4,14 +4,40 @@
 //! list of arguments, and no shell parses stored text.
 
 use super::data::Fields;
-use crate::daemon::process::{CommandSpec, Invocation};
 use serde_json::Value;
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+/// So much of the end of the output is kept for the record of a failed run, in bytes.
+pub(crate) const TAIL: usize = 700;
+
+/// The command to run.
+pub(crate) struct CommandSpec {
+    pub(crate) invocation: Invocation,
+    pub(crate) stdin: Option<String>,
+    pub(crate) environment: Arc<[(String, String)]>,
+    /// In which folder; `None`: in `HOME`, or in / if the user has no home.
+    pub(crate) folder: Option<PathBuf>,
+    /// As whom; `None`: as the daemon.
+    pub(crate) user: Option<String>,
+    /// It is ended after so long.
+    pub(crate) timeout: Option<Duration>,
+    /// So much of the end of its output is kept, in bytes.
+    pub(crate) kept_output: usize,
+}
+
+/// The way in which a command is called.
+pub(crate) enum Invocation {
+    /// By `$SHELL -c`.
+    Shell(String),
+    /// A program and its arguments, without any shell.
+    Program(String, Vec<String>),
+}
 
 /// Reads what to run: `{"command": ["/usr/local/bin/backup", "--all"], "env": {..}, "input": "..",
 /// "folder": "..", "timeout": "10m"}`.
 ///
 /// Nothing in it reaches a shell; who wants one calls it: `["sh", "-c", ".."]`.
-pub(super) fn work(data: &Value) -> Result<CommandSpec, String> {
+pub(crate) fn work(data: &Value) -> Result<CommandSpec, String> {
     let mut fields = Fields::of(data)?;
     let command =
         "`command` must be the program and its arguments, as [\"/bin/backup\", \"--all\"]";
@@ -52,7 +78,7 @@ pub(super) fn work(data: &Value) -> Result<CommandSpec, String> {
         folder: fields.text("folder")?.map(Into::into),
         user: None,
         timeout: fields.duration("timeout")?,
-        kept_output: crate::daemon::output::TAIL,
+        kept_output: TAIL,
     };
     fields.end()?;
     Ok(work)

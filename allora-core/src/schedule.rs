@@ -1,6 +1,4 @@
-//! The schedules of [`allora_schedule`], and the effect of a job's settings on them.
-
-mod explain;
+//! The schedules of [`allora_schedule`].
 
 pub use allora_schedule::{
     AnySchedule, At, Between, Calendar, Cron, Dates, Dst, Every, Excluded, Exclusion, Field,
@@ -8,4 +6,3 @@ pub use allora_schedule::{
     cron, every, jitter, next_n, parse, parse_instant, parse_period, period_text, tz_version,
     zone_name,
 };
-pub use explain::{Explained, explain};

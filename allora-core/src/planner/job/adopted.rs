@@ -11,7 +11,7 @@ use crate::{
 /// The job of this node under the stored definition: the schedule and the settings of the text,
 /// with the code, the time-out, the placement and the version of this node. Of the two deliveries
 /// the stricter applies. `None` if this build cannot read the whole text.
-pub(super) fn adopted(name: &str, own: &JobSpec, text: &str) -> Option<JobSpec> {
+pub(in crate::planner) fn adopted(name: &str, own: &JobSpec, text: &str) -> Option<JobSpec> {
     let definition = Definition::parse(name, text).ok()?;
     if !definition.calendars().is_empty() {
         return None;

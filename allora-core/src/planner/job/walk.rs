@@ -12,7 +12,7 @@ use crate::{
 
 /// Decides about a job. If its schedule must be walked, one slice of that comes first; the decision
 /// is [`Walk`](Decision::Walk) if there is more. `walking`: the number of jobs that share a slice.
-pub(super) fn walk_and_decide(
+pub(in crate::planner) fn walk_and_decide(
     name: &str,
     spec: &JobSpec,
     known: &Known,

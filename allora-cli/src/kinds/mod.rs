@@ -1,19 +1,19 @@
 //! The kinds of stored schedules that the daemon runs without any code: commands and HTTP requests.
 
-mod command;
+pub(crate) mod command;
 mod data;
-pub(super) mod http;
+pub(crate) mod http;
 mod labels;
 mod secrets;
 
 pub(crate) use labels::{base, canonical, on_nodes, remedy, with_labels};
 pub(crate) use secrets::masked;
 
-use super::context::CommandContext;
 use crate::failure::{Failure, Outcome};
-use allora_core::{BoxError, Pattern, Run, SchedulerBuilder, StoredSchedule, backend::JobState};
+use allora_core::{BoxError, Run, StoredSchedule, backend::JobState};
+use command::CommandSpec;
 use serde_json::Value;
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 /// Runs a program on the node.
 pub(crate) const COMMAND: &str = "command";
@@ -21,44 +21,17 @@ pub(crate) const COMMAND: &str = "command";
 /// Sends a request.
 pub(crate) const HTTP: &str = "http";
 
-/// Has the scheduler run these kinds, and those for nodes with the labels of this node.
-pub(crate) fn route(
-    mut builder: SchedulerBuilder,
-    kinds: &[String],
-    labels: &[String],
-    context: &Arc<CommandContext>,
-) -> SchedulerBuilder {
-    let has = |kind: &str| kinds.iter().any(|one| one == kind);
-    if has(COMMAND) {
-        let context = context.clone();
-        let pattern = Pattern::labelled(COMMAND, labels);
-        builder = builder.kind(pattern, async move |run: Run| -> Result<(), BoxError> {
-            let work = read(&run, command::work, context.secrets.as_deref())?;
-            super::process::execute(Arc::new(work), run, context).await
-        });
-    }
-    if has(HTTP) {
-        let (client, context) = (Arc::new(http::Client::new()), context.clone());
-        let pattern = Pattern::labelled(HTTP, labels);
-        builder = builder.kind(pattern, async move |run: Run| -> Result<(), BoxError> {
-            let request = read(&run, http::request, context.secrets.as_deref())?;
-            client.deliver(request, &run).await
-        });
-    }
-    builder
-}
-
 /// The command of a stored schedule with this data.
 ///
 /// # Errors
 /// The data is invalid.
-pub(crate) fn command_of(data: &[u8]) -> Result<super::CommandSpec, String> {
+pub(crate) fn command_of(data: &[u8]) -> Result<CommandSpec, String> {
     let data = serde_json::from_slice(data).map_err(|error| error.to_string())?;
     command::work(&secrets::resolved(&data, None)?)
 }
 
 /// The data of a run. What cannot be read now will not be readable at the next attempt.
-fn read<T>(
+pub(crate) fn read<T>(
     run: &Run,
     read: fn(&Value) -> Result<T, String>,
     folder: Option<&Path>,
