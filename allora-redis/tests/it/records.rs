@@ -438,7 +438,8 @@ fn a_lowered_limit_of_the_history_is_reached_by_parts() {
             let claim = Claim::at_least_once(7, fence, at(i).into(), Duration::from_secs(60));
             let claimed = send(store, time(i), Operation::claim(name, claim)).await.unwrap();
             let fence = claimed.claimed().unwrap().fence;
-            let end = Operation::complete(name, fence, Cursor::To(None), Completion::Succeeded);
+            let then = Cursor::To(Some(at(i + 1).into()));
+            let end = Operation::complete(name, fence, then, Completion::Succeeded);
             send(store, time(i), end).await.unwrap();
         };
         // More than one call removes.
@@ -449,7 +450,7 @@ fn a_lowered_limit_of_the_history_is_reached_by_parts() {
         let all = entries();
         assert!(all >= 1_200, "{all} entries");
         let store = open(10).await.unwrap();
-        trigger(&store, 5_000, "job").await;
+        trigger(&store, 2_200, "job").await;
         assert!(entries() > all, "no batch removes any");
         // A call that is dropped leaves the rest to the next one.
         let dropped = tokio::time::timeout(Duration::ZERO, Backend::prune(&store, time(6_000)));
@@ -480,6 +481,6 @@ fn a_page_of_one_job_reads_only_the_entries_of_that_job() {
         let read = store.history().unwrap().entries(query).await.unwrap();
         assert!(read.is_empty(), "the entries are not there");
         let pages = calls(&server, "zrevrangebyscore") - before;
-        assert!(pages <= 2, "{pages} pages were read for three entries");
+        assert!(pages <= 4, "{pages} pages of two sets were read for three entries");
     });
 }

@@ -163,9 +163,9 @@ macro_rules! measurements {
     )*};
 }
 
-/// A limit that is lowered from a million entries, and the batches of a job that runs on.
+/// A million entries that are too old, and the batches of a job that runs on.
 async fn pruning(place: Place) {
-    let sql = opened(&place, 1_000).await;
+    let sql = place.builder().history(1_000).connect(&place.url).await.unwrap();
     fill_history(&place, MILLION).await;
     let mut left = usize::MAX;
     let mut batches = 0;
