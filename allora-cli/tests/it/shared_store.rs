@@ -30,7 +30,7 @@ impl SharedStore {
         (site, Self { url, prefix })
     }
 
-    /// What `read` reads.
+    /// The result of `read`.
     fn read<T>(&self, read: impl AsyncFn(Sql) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

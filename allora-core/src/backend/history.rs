@@ -7,13 +7,13 @@
 //! follows is not final. A page begins below a pair of fence and name: jobs that are claimed in one
 //! microsecond have equal fences.
 
-use super::{HistoryLimits, Lease, NotRunReason, Occurrence, Outcome};
+use super::{HistoryLimits, JobState, Lease, NotRunReason, Occurrence, Outcome};
 use crate::{
     error::Result,
     time::{Time, since},
 };
 use async_trait::async_trait;
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 /// The history of all runs, within the [limits](super::HistoryLimits) that the store keeps.
 ///
@@ -194,5 +194,30 @@ impl HistoryEntry {
     /// `true` if the run was recorded as lost or expired: its lease ended without word from its node.
     pub fn has_lapsed(&self) -> bool {
         matches!(self.outcome, Outcome::Lost | Outcome::Expired)
+    }
+}
+
+impl JobState {
+    /// The active runs in the form of history entries, without an end. The history has a run from its
+    /// end on.
+    pub fn active_runs(&self) -> impl Iterator<Item = HistoryEntry> {
+        // One without a claim was cancelled while it waited.
+        let runs = self.leases.iter().filter(|lease| lease.claim_id != 0);
+        runs.map(|lease| HistoryEntry::running(&self.name, &self.kind, lease))
+    }
+
+    /// These entries of the job with its [active runs](Self::active_runs), the newest first.
+    pub fn with_active_runs(&self, mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
+        for run in self.active_runs() {
+            match entries.iter_mut().find(|entry| entry.fence == run.fence) {
+                None => entries.push(run),
+                // It was taken for lost, and goes on.
+                Some(entry) if entry.outcome == Outcome::Lost => *entry = run,
+                // It has ended since the job was read.
+                Some(_) => {}
+            }
+        }
+        entries.sort_by_key(|entry| Reverse(entry.fence));
+        entries
     }
 }

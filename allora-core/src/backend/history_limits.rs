@@ -130,7 +130,7 @@ fn oldest_fence(now: Time, age: Duration) -> i64 {
     now.checked_sub_signed(age).map_or(0, |oldest| oldest.timestamp_micros())
 }
 
-/// What is kept of the history of each job.
+/// The entries of each job that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryTrim {
     /// Of the entries that are no failures.
@@ -154,7 +154,7 @@ impl HistoryTrim {
         if is_failure { self.failures } else { self.rest }
     }
 
-    /// Whether the next entry of a job goes, from its newest one to its oldest: for stores that read
+    /// `true` if the next entry of a job goes, from its newest one to its oldest: for stores that read
     /// the entries to decide. The value is for one job.
     pub fn removes(&mut self, fence: i64, is_failure: bool) -> bool {
         let kept = if is_failure { &mut self.failures } else { &mut self.rest };
