@@ -93,7 +93,7 @@ fn settings_out_of_range_are_refused() {
             ok().timeout(Duration::ZERO),
             ok().timeout(day),
             ok().connect_timeout(Duration::MAX),
-            ok().history(100_001),
+            ok().history(1_000_001),
             ok().operations(15),
         ] {
             let shown = format!("{builder:?}");
