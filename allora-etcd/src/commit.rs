@@ -19,25 +19,24 @@ use allora_core::{
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use futures::FutureExt;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     vec,
 };
 
 /// The most bytes of one transaction. The server's own limit is 1.5 MiB.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The most history entries of a change whose keys by job are looked for.
-const MAX_LOOKED_FOR: usize = 8;
-
-/// The number of operations in a transaction that is nested in a change: the members count them along
-/// the depth.
-const NESTED: usize = 1;
+/// The number of operations on the history of a change from which they are nested in it, and the most
+/// in one transaction of those: the members limit the operations along the depth.
+const NESTED: usize = 16;
 
 /// The change of one record, as the parts of a nested transaction.
 struct Change<'a> {
     name: &'a str,
     compares: Vec<Compare>,
     ops: Vec<TxnOp>,
+    /// The most operations of a transaction that is nested in it.
+    nested: usize,
     bytes: usize,
     /// It grants or extends a lease of the node that sends the batch: its session must exist.
     needs_session: bool,
@@ -57,7 +56,7 @@ struct Change<'a> {
 impl Change<'_> {
     /// The number of operations by which it, with what is nested in it, counts for the members' limit.
     fn width(&self) -> usize {
-        self.compares.len().max(self.ops.len()) + NESTED
+        self.compares.len().max(self.ops.len()) + self.nested
     }
 
     /// True if this record is the result of the change: the first copy of a request whose reply was
@@ -139,12 +138,6 @@ fn merged(one: Option<Notification>, other: Option<Notification>) -> Option<Noti
 /// The kind of a stored schedule.
 fn kind_of(record: &Record) -> Option<&str> {
     (record.is_live() && !record.kind.is_empty()).then_some(&*record.kind)
-}
-
-/// Writes a key without a value if there is none.
-fn unless_there(key: String) -> TxnOp {
-    let missing = Compare::create_revision(&*key, CompareOp::Equal, 0);
-    TxnOp::txn(Txn::new().when([missing]).and_then([TxnOp::put(key, "", None)]))
 }
 
 /// The error of a change that is larger than a transaction should be.
@@ -270,29 +263,22 @@ impl Store {
         {
             ops.push(TxnOp::put(keys.tombstone(deleted_at, name), "", None));
         }
-        // A later entry replaces an earlier one with the same fence.
-        let mut fences = HashSet::new();
-        let mut marks = Vec::new();
-        for entry in history.iter().rev().filter(|entry| fences.insert(entry.fence)) {
+        let mut entries = Vec::with_capacity(history.len() * 2);
+        for entry in &history {
             let value = codec::encode_entry(entry);
             bytes += value.len();
-            ops.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
-            let of_job = keys.history_of_up_to(name, entry.fence);
-            let is_failure = entry.outcome.is_failure();
-            match before.and_then(|before| before.run(entry.fence)) {
-                None if is_failure => ops.push(TxnOp::put(of_job, FAILURE, None)),
-                None => ops.push(TxnOp::put(of_job, "", None)),
-                Some(_) if is_failure => marks.push(TxnOp::put(of_job, FAILURE, None)),
-                // It is there, unless the run was claimed by a node that keeps no history. A change
-                // that ends many runs has no room to look.
-                Some(_) if history.len() <= MAX_LOOKED_FOR => ops.push(unless_there(of_job)),
-                Some(_) => {}
+            let mark = if entry.outcome.is_failure() { FAILURE } else { "" };
+            entries.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
+            entries.push(TxnOp::put(keys.history_of_up_to(name, entry.fence), mark, None));
+        }
+        let nested = if entries.len() > NESTED { NESTED } else { 0 };
+        match nested {
+            0 => ops.extend(entries),
+            // Many runs that end at once.
+            _ => {
+                ops.extend(entries.chunks(NESTED).map(|some| TxnOp::txn(Txn::new().and_then(some))))
             }
         }
-        // Of many runs that end at once, the failures are marked as far as there is room. Others are
-        // removed as any entry.
-        let room = (self.client.max_operations() / 4 * 3).saturating_sub(ops.len());
-        ops.extend(marks.into_iter().take(room));
         let leases = before.map_or(&[][..], |before| &before.leases);
         let is_new = |lease: &Lease| {
             !leases.iter().any(|old| old.fence == lease.fence && old.until == lease.until)
@@ -308,6 +294,7 @@ impl Store {
             name,
             compares,
             ops,
+            nested,
             bytes,
             needs_session: grants && by.time.is_store(),
             kind,

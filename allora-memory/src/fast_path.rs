@@ -3,7 +3,7 @@
 
 use crate::Memory;
 use allora_core::{
-    backend::{Action, Batch, HistoryEntry, Operation, Reply},
+    backend::{Action, Batch, Operation, Reply},
     record::{HistoryBuffer, OpContext, Record, apply},
     store::FastPath,
 };
@@ -11,8 +11,8 @@ use allora_core::{
 impl Memory {
     /// Applies a batch in place if it is about runs alone.
     pub(crate) fn apply_in_place(&self, batch: Batch<'_>) -> FastPath<u64> {
-        // Operations on one name keep their order, and history is written by a commit.
-        if self.pruning.is_on() || !batch.operations.iter().all(is_about_a_run) {
+        // Operations on one name keep their order.
+        if !batch.operations.iter().all(is_about_a_run) {
             return FastPath::none();
         }
         let mut index = self.index();
@@ -21,7 +21,10 @@ impl Memory {
         let mut fast = FastPath::none();
         fast.now = Some(now);
         fast.replies.reserve_exact(batch.operations.len());
-        let mut history = HistoryBuffer::lapsed();
+        let mut history = match self.pruning.is_on() {
+            true => HistoryBuffer::kept(),
+            false => HistoryBuffer::lapsed(),
+        };
         for (position, operation) in batch.operations.iter().enumerate() {
             // Two names are enough: a notification names at most one.
             let is_noted = fast.due.len() < 2;
@@ -35,8 +38,12 @@ impl Memory {
             fast.replies.push((position, reply));
             fast.due.extend(is_due.then(|| operation.name.to_owned()));
         }
-        fast.lapsed = history.take();
-        fast.lapsed.retain(HistoryEntry::has_lapsed);
+        let entries = history.take();
+        fast.lapsed = entries.iter().filter(|entry| entry.has_lapsed()).cloned().collect();
+        if self.pruning.is_on() {
+            self.pruning.appended(&entries);
+            index.append_history(entries);
+        }
         fast
     }
 }

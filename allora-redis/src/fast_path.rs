@@ -2,8 +2,8 @@
 //! reads the other records of the batch.
 //!
 //! The update is computed ahead, with the span of time in which it holds; the script fills in the
-//! server's time. With a history, it completes the entry in the same way: the text around the time
-//! and the fence comes from here. So a claim and a completion cost one call each.
+//! server's time. With a history, it completes the entry of a run that ends in the same way. So a claim
+//! and a completion cost one call each.
 
 use crate::{
     cache::{Cache, CachedRecord, SpeculativeUpdate, Validity, micros},
@@ -132,7 +132,7 @@ impl Store {
             } else {
                 let Update { name, mut cached, update, entry, .. } =
                     update.ok_or_else(|| self.unexpected_response(OP))?;
-                if entry.is_some_and(|entry| entry.is_new()) {
+                if entry.is_some() {
                     self.history.appended_to(iter::once(&*name));
                 }
                 cached.commit(&update, &stamp, now);
@@ -236,16 +236,15 @@ impl Store {
             }
             let (name, mut cached) = cache.take(target.name)?;
             let validity = validity(operation, cached.record()?)?;
-            let (mut history, mut tried) = (history_buffer(is_on), Time::UNIX_EPOCH);
+            let mut history = history_buffer(is_on);
             let update = cached.update(validity, |slot, now| {
-                tried = now;
                 let context = OpContext::new(batch.node, now);
                 let _ = apply(slot, operation, context, &mut history);
             })?;
             let mut entries = history.take();
             let entry = match (entries.pop(), entries.len()) {
                 (None, _) => None,
-                (Some(entry), 0) => Some(SpeculativeEntry::of(entry, tried)?),
+                (Some(entry), 0) => Some(SpeculativeEntry::of(entry)?),
                 _ => return None,
             };
             Some(Update { target: i, name, cached, update, entry })
@@ -307,8 +306,8 @@ impl Store {
             for i in 0..targets.len() {
                 let update = updates.next_if(|update| update.target == i);
                 match update.and_then(|update| update.entry.as_ref()) {
-                    Some(entry) => call.arg(&entry.head).optional(entry.fence).arg(&entry.tail),
-                    None => call.arg("").arg("").arg(""),
+                    Some(entry) => call.arg(entry.fence).arg(&entry.text),
+                    None => call.arg("").arg(""),
                 };
             }
         }

@@ -110,8 +110,7 @@ impl Store {
         const OP: &str = "claim_due";
         let keys = self.keys.shard(0);
         let records = [keys.state(), keys.hot(), keys.definitions(), keys.rare()].into_iter();
-        let others = [keys.claimed_by(query.node), keys.history(), keys.history_entries()];
-        let all = records.chain(others);
+        let all = records.chain([keys.claimed_by(query.node)]);
         let all: Vec<String> = all.chain(query.kinds.iter().map(|kind| keys.due(kind))).collect();
         let mut call = Call::new(&self.scripts.claim_due, &all);
         let now = match time {
@@ -125,7 +124,6 @@ impl Store {
         call.arg(if is_off { 0 } else { limit });
         call.arg(format!("{:x}", query.claim_id)).arg(self.version_stamp()).arg(query.node);
         call.arg(if query.is_repeated { "1" } else { "" });
-        call.arg(if self.history.is_on() { keys.history_of("") } else { String::new() });
         for kind in query.kinds {
             call.arg(*kind);
         }
@@ -169,9 +167,6 @@ impl Store {
             seen.extend(cached.as_ref().map(|(_, cached)| (name, cached.clone())));
         }
         self.remember(seen);
-        if self.history.is_on() && !query.is_repeated {
-            self.history.appended_to(claimed.iter().map(|(job, _)| &*job.name));
-        }
         Ok(ClaimedDue::new(now, claimed))
     }
 

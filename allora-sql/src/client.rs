@@ -146,50 +146,26 @@ impl Client {
         })
     }
 
-    /// Runs many claims or completions in one statement, and writes the entries of their runs in the
-    /// same transaction: the statements `ended` write those of completions before it, and those of the
-    /// rows that a claim returns are written after it.
+    /// Runs many completions in one statement. In the same transaction, `entries` write the history
+    /// entries of their runs before it.
     pub(crate) async fn with_entries(
         &self,
         op: &'static str,
-        ended: &[Statement],
+        entries: &[Statement],
         statement: SingleStatement,
     ) -> Result<SingleStatementReply> {
         retry!(self, op, async {
             let mut tx = self.driver.transaction().await?;
             let done = async {
                 let conn = tx.conn()?;
-                for statement in ended {
+                for statement in entries {
                     conn.run(statement.clone()).await?;
                 }
-                let reply = reply(conn, &statement).await?;
-                let returns = matches!(statement, SingleStatement::Returning(_));
-                if let (true, SingleStatementReply::Rows(rows)) =
-                    (returns && ended.is_empty(), &reply)
-                {
-                    self.begin_entries(conn, rows).await?;
-                }
-                Ok(reply)
+                reply(conn, &statement).await
             };
             let done = done.await;
             tx.end(done).await
         })
-    }
-
-    /// Writes the entries of the runs that this transaction has begun, whose rows have their keys
-    /// behind the clock.
-    pub(crate) async fn begin_entries(
-        &self,
-        conn: &mut dyn Conn,
-        rows: &[Row],
-    ) -> sqlx::Result<()> {
-        let id = |row: &Row| row.get(1).cloned().and_then(Value::into_int);
-        let ids: Vec<i64> = rows.iter().filter_map(id).collect();
-        let begun = self.dialect.flavour.begun(&self.dialect, &ids);
-        if let Some(begun) = begun.filter(|_| !ids.is_empty()) {
-            conn.run(begun).await?;
-        }
-        Ok(())
     }
 
     /// The time that decides.
@@ -268,12 +244,9 @@ pub(crate) async fn reply(
             let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
             SingleStatementReply::Counted { rows: ran.rows, clock }
         }
-        SingleStatement::ReadBack { write, begun, read } => {
+        SingleStatement::ReadBack { write, read } => {
             if conn.run(write.clone()).await?.rows == 0 {
                 return Ok(SingleStatementReply::Rows(Vec::new()));
-            }
-            if let Some(begun) = begun {
-                conn.run(begun.clone()).await?;
             }
             SingleStatementReply::Rows(conn.rows(read.clone()).await?)
         }

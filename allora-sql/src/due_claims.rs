@@ -44,9 +44,6 @@ impl Client {
             clock => decides(time, clock),
         };
         self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
-        if self.dialect.has_entries && !query.is_repeated {
-            self.history.appended_to(read.rows.iter().map(|row| &*row.name));
-        }
         let mut claimed = Vec::with_capacity(read.rows.len());
         let mut large = Vec::new();
         for row in read.rows {
@@ -97,24 +94,11 @@ impl Client {
 
     /// Runs the statement that finds and claims.
     async fn claim_at_once(&self, statement: Statement, query: &ClaimDue<'_>) -> Result<ReadRows> {
-        let rows = match self.dialect.has_entries_beside() {
-            false => retry!(self, OP, async {
-                let mut lent = self.driver.writer().await?;
-                let done = lent.conn()?.rows(statement.clone()).await;
-                self.driver.end(lent, done)
-            }),
-            true => retry!(self, OP, async {
-                let mut tx = self.driver.transaction().await?;
-                let done = async {
-                    let conn = tx.conn()?;
-                    let rows = conn.rows(statement.clone()).await?;
-                    self.begin_entries(conn, &rows).await?;
-                    Ok(rows)
-                };
-                let done = done.await;
-                tx.end(done).await
-            }),
-        }?;
+        let rows = retry!(self, OP, async {
+            let mut lent = self.driver.writer().await?;
+            let done = lent.conn()?.rows(statement.clone()).await;
+            self.driver.end(lent, done)
+        })?;
         let claim_id = query.claim_id.to_be_bytes();
         let whole = |row| claimed_row::whole(row, query.node, claim_id);
         Ok(read_rows(rows.into_iter().map(whole).collect()))
@@ -151,11 +135,6 @@ impl Client {
             if conn.run(statement).await?.rows == 0 {
                 // Too late.
                 ids.clear();
-            }
-            if self.dialect.has_entries_beside() {
-                let rows: Vec<Row> =
-                    ids.iter().map(|id| vec![Value::int(now), Value::int(*id)]).collect();
-                self.begin_entries(conn, &rows).await?;
             }
             Ok(ClaimedRows { clock: Some(now), ids })
         };

@@ -24,7 +24,7 @@ impl Client {
         let mut fast = FastPath::none();
         let Some(context) = RequestContext::of(&batch) else { return Ok(fast) };
         // The history is written in one step with the record.
-        let (has_entries, beside) = (self.dialect.has_entries, self.dialect.has_entries_beside());
+        let has_entries = self.dialect.has_entries;
         let ids = self.ids.of(batch.operations.iter().map(|operation| operation.name));
         // Operations on one name are applied in their order. A job that was never read is left to the
         // general path, which reads it.
@@ -53,13 +53,15 @@ impl Client {
         for ends in alike.flat_map(|ends| ends.chunks(single_statement::CHUNK)) {
             let end = ends[0].end();
             let statement = flavour.completions(&self.dialect, &context, end, ends);
-            let reply = match beside && end == End::Completed {
+            let is_listed = has_entries && end == End::Completed;
+            let reply = match is_listed && !flavour.writes_entries() {
                 true => {
                     let ended = flavour.ended(&self.dialect, &context, ends);
                     self.with_entries("complete", &ended, statement).await?
                 }
                 false => self.single_statement("complete", statement).await?,
             };
+            let before = fast.replies.len();
             match reply {
                 SingleStatementReply::Rows(rows) => {
                     for end in rows.into_iter().filter_map(ended) {
@@ -78,21 +80,19 @@ impl Client {
                 }
                 SingleStatementReply::Counted { .. } => {}
             }
+            if is_listed {
+                let ended = fast.replies[before..].iter().map(|(i, _)| batch.operations[*i].name);
+                self.history.appended_to(ended);
+            }
         }
         for claims in claims.chunks(single_statement::CHUNK) {
             let statement = flavour.claims(&self.dialect, &context, claims);
-            let reply = match beside {
-                true => self.with_entries("claim", &[], statement).await?,
-                false => self.single_statement("claim", statement).await?,
-            };
+            let reply = self.single_statement("claim", statement).await?;
             let SingleStatementReply::Rows(rows) = reply else { continue };
             for (id, clock, claimed) in rows.into_iter().filter_map(claimed) {
                 let Some(i) = single(id) else { continue };
                 fast.now = fast.now.max(Some(decides(batch.time, Some(clock))));
                 fast.replies.push((i, Ok(Reply::Claimed(claimed))));
-                if has_entries {
-                    self.history.appended_to(std::iter::once(batch.operations[i].name));
-                }
             }
         }
         Ok(fast)

@@ -21,7 +21,7 @@ use std::{
 /// Shows what happened to occurrences, the newest first.
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// The job's name [default: all jobs].
+    /// The job's name, whose active runs are shown, too [default: all jobs].
     #[arg(conflicts_with = "job")]
     name: Option<String>,
     /// The same, as an option.
@@ -182,15 +182,16 @@ fn cursor(text: &str) -> Result<HistoryCursor, String> {
     Ok(HistoryCursor { fence, name: name.to_owned() })
 }
 
-/// A page of the history.
+/// A page of the history; of one job, with its active runs.
 pub(super) async fn entries(
     session: &Session,
     query: HistoryQuery<'_>,
 ) -> Outcome<Vec<HistoryEntry>> {
-    let history = session.store.history().ok_or_else(|| {
-        Failure::failed("this store keeps no history; `allora run --history N` keeps N entries")
-    })?;
-    Ok(history.entries(query).await?)
+    if session.store.history().is_none() {
+        let what = "this store keeps no history; `allora run --history N` keeps N entries";
+        return Err(Failure::failed(what));
+    }
+    Ok(session.schedules.history(query).await?)
 }
 
 fn row(entry: &HistoryEntry) -> [String; 9] {

@@ -3,7 +3,7 @@
 use crate::site::{Daemon, Site, patiently, server};
 use allora_core::{
     Backend,
-    backend::{HistoryEntry, HistoryQuery, Outcome},
+    backend::{HistoryEntry, HistoryQuery, JobState, Page},
 };
 use allora_sql::Sql;
 use std::{
@@ -30,17 +30,19 @@ impl SharedStore {
         (site, Self { url, prefix })
     }
 
-    /// The whole history.
-    pub(crate) fn past(&self) -> Vec<HistoryEntry> {
+    /// What `read` reads.
+    fn read<T>(&self, read: impl AsyncFn(Sql) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let store = Sql::builder()
-                .history(100_000)
-                .prefix(&self.prefix)
-                .connect_timeout(Duration::from_secs(60))
-                .connect(&self.url)
-                .await
-                .unwrap();
+            let builder = Sql::builder().history(100_000).prefix(&self.prefix);
+            let builder = builder.connect_timeout(Duration::from_secs(60));
+            read(builder.connect(&self.url).await.unwrap()).await
+        })
+    }
+
+    /// The whole history.
+    pub(crate) fn past(&self) -> Vec<HistoryEntry> {
+        self.read(async |store| {
             store.history().unwrap().entries(HistoryQuery::new(100_000)).await.unwrap()
         })
     }
@@ -57,9 +59,9 @@ impl SharedStore {
 impl SharedStore {
     /// The fences of the active runs.
     fn running(&self) -> BTreeSet<i64> {
-        let past = self.past();
-        let running = past.iter().filter(|past| past.outcome == Outcome::Running);
-        running.map(|past| past.fence).collect()
+        let jobs = self
+            .read(async |store| store.queries().unwrap().list(Page::first(1_000)).await.unwrap());
+        jobs.iter().flat_map(JobState::active_runs).map(|run| run.fence).collect()
     }
 }
 

@@ -37,17 +37,20 @@ fn next(scheduled_at: i64, due_at: i64) -> NextRun {
     NextRun { scheduled_at: t(scheduled_at), due_at: t(due_at) }
 }
 
-pub(super) async fn a_run_has_an_entry_from_start_to_end(w: &Cluster) {
+pub(super) async fn a_run_is_a_lease_until_its_end_which_is_one_entry(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let run = won(w.node().lease(t(61), "job", 1).await);
-    let past = w.node().history_entries("job").await;
-    assert_eq!(told(&past), [(t(60), 1, "node-1", t(61), &Outcome::Running)]);
-    assert_eq!((past[0].fence, past[0].last, past[0].count), (run.fence, None, Some(1)));
-    assert_eq!(past[0].name, "job");
+    assert_eq!(w.node().history_entries("job").await, [], "nothing is written at the start");
+    let active: Vec<HistoryEntry> = w.node().shown("job").await.active_runs().collect();
+    assert_eq!(told(&active), [(t(60), 1, "node-1", t(61), &Outcome::Running)]);
+    assert_eq!((&*active[0].name, active[0].fence), ("job", run.fence));
     w.node().end(t(62), "job", run.fence, ran(t(120))).await;
     w.node().end(t(63), "job", run.fence, ran(t(120))).await;
     let past = w.node().history_entries("job").await;
     assert_eq!(told(&past), [(t(60), 1, "node-1", t(62), &Outcome::Succeeded)], "one entry");
+    assert_eq!((past[0].fence, past[0].last, past[0].count), (run.fence, None, Some(1)));
+    assert_eq!(past[0].name, "job");
+    assert_eq!(w.node().shown("job").await.active_runs().count(), 0);
 }
 
 pub(super) async fn every_outcome_has_an_entry(w: &Cluster) {
@@ -92,10 +95,15 @@ pub(super) async fn an_expired_run_and_its_successor_are_two_entries(w: &Cluster
     w.node().register(t(0), "job", t(60)).await;
     let first = won(w.node().lease(t(60), "job", 1).await);
     let second = won(w.join("other").await.lease(t(121), "job", 2).await);
+    let expired = (t(60), 1, "node-1", t(121), &Outcome::Expired);
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [expired]);
+    let active: Vec<HistoryEntry> = w.node().shown("job").await.active_runs().collect();
+    assert_eq!(told(&active), [(t(60), 2, "other", t(121), &Outcome::Running)]);
+    w.node().end(t(122), "job", second.fence, ran(t(180))).await;
     let past = w.node().history_entries("job").await;
     assert_eq!(past.iter().map(|past| past.fence).collect::<Vec<_>>(), [second.fence, first.fence]);
-    let running = (t(60), 2, "other", t(121), &Outcome::Running);
-    assert_eq!(told(&past), [running, (t(60), 1, "node-1", t(121), &Outcome::Expired)]);
+    assert_eq!(told(&past), [(t(60), 2, "other", t(122), &Outcome::Succeeded), expired]);
 }
 
 pub(super) async fn a_lost_run_has_an_entry(w: &Cluster) {
@@ -113,9 +121,11 @@ pub(super) async fn a_lost_run_that_ends_later_has_one_final_entry(w: &Cluster) 
     let past = w.node().history_entries("job").await;
     assert_eq!(told(&past), [(t(60), 1, "node-1", t(125), &Outcome::Lost)]);
     w.node().end(t(130), "job", run.fence, extend()).await;
-    let past = w.node().history_entries("job").await;
-    assert_eq!(told(&past), [(t(60), 1, "node-1", t(60), &Outcome::Running)]);
+    let active: Vec<HistoryEntry> = w.node().shown("job").await.active_runs().collect();
+    assert_eq!(told(&active), [(t(60), 1, "node-1", t(60), &Outcome::Running)]);
     w.node().reap(t(190), "job").await;
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [(t(60), 1, "node-1", t(190), &Outcome::Lost)], "the last loss");
     w.node().end(t(200), "job", run.fence, ran_and_stay()).await;
     let past = w.node().history_entries("job").await;
     assert_eq!(told(&past), [(t(60), 1, "node-1", t(200), &Outcome::Succeeded)]);
@@ -172,7 +182,8 @@ pub(super) async fn occurrences_missed_by_a_redefinition_have_an_entry(w: &Clust
 pub(super) async fn runs_of_triggers_have_entries_with_their_ids(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(30), "job", "id").await;
-    won(w.node().lease(t(31), "job", 1).await);
+    let run = won(w.node().lease(t(31), "job", 1).await);
+    w.node().end(t(32), "job", run.fence, ran_and_stay()).await;
     let past = w.node().history_entries("job").await;
     assert_eq!(past[0].occurrence.trigger.as_deref(), Some("id"));
     assert_eq!(past[0].occurrence.scheduled_at, t(30));
@@ -251,8 +262,6 @@ pub(super) async fn an_entry_has_the_times_of_its_run(w: &Cluster) {
     let seen = fine(w.node().add_one(t(0), "job", new).await);
     assert_eq!(seen.leases, []);
     let run = won(w.node().lease(t(66), "job", 1).await);
-    let past = w.node().history_entries("job").await;
-    assert_eq!(times(&past), [(Some(t(65)), Some(t(66)), None)]);
     let lease = &w.node().shown("job").await.leases[0];
     assert_eq!((lease.due_at, lease.started_at), (t(65), t(66)), "as the lease has them");
     w.node().end(t(70), "job", run.fence, extend()).await;
@@ -269,11 +278,14 @@ pub(super) async fn an_entry_has_the_times_of_its_run(w: &Cluster) {
     // A later occurrence than the head has a time of its own.
     let missed = NotRun { count: Some(3), last: t(240), reason: NotRunReason::CatchUp };
     let claim = leased(&w.node().read("job").await, 3).starting(next(300, 305), missed);
-    won(w.node().claim(t(310), "job", claim).await);
+    let run = won(w.node().claim(t(310), "job", claim).await);
+    w.node().end(t(311), "job", run.fence, ran(t(360))).await;
     let past = w.node().history_entries("job").await;
-    assert_eq!(times(&past)[..2], [(Some(t(305)), Some(t(310)), None), (None, None, Some(t(310)))]);
+    let (ran_at, passed_at) = ((Some(t(305)), Some(t(310)), Some(t(311))), Some(t(310)));
+    assert_eq!(times(&past)[..2], [ran_at, (None, None, passed_at)]);
     w.node().register(t(0), "code", t(60)).await;
-    won(w.node().lease(t(61), "code", 1).await);
+    let run = won(w.node().lease(t(61), "code", 1).await);
+    w.node().end(t(62), "code", run.fence, ran(t(120))).await;
     assert_eq!(w.node().history_entries("code").await[0].kind, "");
 }
 
@@ -283,7 +295,9 @@ pub(super) async fn an_ended_lease_has_an_entry_with_its_times(w: &Cluster) {
     won(w.node().lease(t(125), "job", 2).await);
     let past = w.node().history_entries("job").await;
     let expired = (Some(t(60)), Some(t(61)), Some(t(125)));
-    assert_eq!(times(&past), [(Some(t(121)), Some(t(125)), None), expired]);
+    assert_eq!(times(&past), [expired]);
+    let lease = &w.node().shown("job").await.leases[0];
+    assert_eq!((lease.due_at, lease.started_at), (t(121), t(125)), "the next attempt");
     let seen = w.node().register(t(0), "once", t(60)).await;
     won(w.node().claim(t(61), "once", marked(&seen, 1, t(120), Sharing::Exclusive)).await);
     w.node().reap(t(125), "once").await;
@@ -314,7 +328,7 @@ pub(super) async fn of_the_attempts_of_an_occurrence_only_the_last_is_final(w: &
     let first = |is_final| (Occurrence::from(t(60)), is_final);
     assert_eq!(finals("job").await, [first(true), first(false), first(false), first(false)]);
     let run = won(w.node().lease(t(121), "job", 9).await);
-    assert_eq!(finals("job").await[0], (t(120).into(), false), "it is running");
+    assert!(w.node().shown("job").await.active_runs().all(|run| !run.is_final()), "it is running");
     let completion = Completion::Failed("for good");
     let then = Cursor::To(Some(t(180).into()));
     w.node().end(t(122), "job", run.fence, RunAction::Complete { then, completion }).await;
@@ -570,7 +584,7 @@ pub(super) async fn entries_older_than_the_age_are_removed(w: &Cluster) {
     assert_eq!(node.history_entries("job").await.len(), 30);
 }
 
-pub(super) async fn the_entry_of_an_active_run_is_kept(w: &Cluster) {
+pub(super) async fn pruning_leaves_an_active_run_and_its_end_is_an_entry(w: &Cluster) {
     let limits = HistoryLimits::default().per_job(20).total(1_000);
     let Some(node) = w.join_with_history("limited", limits).await else { return };
     let seen = node.register(t(0), "job", t(0)).await;
@@ -582,8 +596,12 @@ pub(super) async fn the_entry_of_an_active_run_is_kept(w: &Cluster) {
         node.end(t(second), "job", run.fence, ran_and_stay()).await;
     }
     node.prune(t(55)).await;
+    let left = node.history_entries("job").await.len();
+    assert!((20..=22).contains(&left), "{left} entries");
+    let runs: Vec<HistoryEntry> = node.shown("job").await.active_runs().collect();
+    assert_eq!(runs.iter().map(|run| run.fence).collect::<Vec<_>>(), [active.fence]);
+    node.end(t(56), "job", active.fence, ran_and_stay()).await;
     let left = node.history_entries("job").await;
-    assert!((21..=23).contains(&left.len()), "{} entries", left.len());
     let last = &left[left.len() - 1];
-    assert_eq!((last.fence, &last.outcome), (active.fence, &Outcome::Running));
+    assert_eq!((last.fence, &last.outcome), (active.fence, &Outcome::Succeeded));
 }

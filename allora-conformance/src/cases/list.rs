@@ -234,7 +234,7 @@ macro_rules! __cases {
                 a_key_that_no_job_uses_is_pruned_and_its_fences_continue: [];
             }
             history {
-                a_run_has_an_entry_from_start_to_end: [History];
+                a_run_is_a_lease_until_its_end_which_is_one_entry: [History];
                 every_outcome_has_an_entry: [History];
                 an_expired_run_and_its_successor_are_two_entries: [History, Expiry];
                 a_lost_run_has_an_entry: [History, Expiry];
@@ -256,7 +256,7 @@ macro_rules! __cases {
                 the_last_twenty_of_a_job_are_kept: [History];
                 failures_are_kept_up_to_the_total: [History];
                 entries_older_than_the_age_are_removed: [History];
-                the_entry_of_an_active_run_is_kept: [History];
+                pruning_leaves_an_active_run_and_its_end_is_an_entry: [History];
             }
             durability {
                 acknowledged_writes_outlive_every_process: [Durability];

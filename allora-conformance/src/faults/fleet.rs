@@ -167,13 +167,13 @@ impl<S: NodeStore> Fleet<S> {
         found.unwrap()
     }
 
-    /// The store's history of a job; `None` if it keeps none.
+    /// The store's history of a job, with its active runs; `None` if it keeps none.
     pub fn entries(&mut self, job: &str) -> Option<Vec<HistoryEntry>> {
-        self.read(async |store| match store.history() {
-            Some(history) => {
-                history.entries(HistoryQuery::new(50_000).name(job)).await.ok().map(Some)
-            }
-            None => Some(None),
+        self.read(async |store| {
+            let Some(history) = store.history() else { return Some(None) };
+            let state = store.queries()?.get(job).await.ok()?;
+            let entries = history.entries(HistoryQuery::new(50_000).name(job)).await.ok()?;
+            Some(Some(state.with_active_runs(entries)))
         })
     }
 

@@ -517,7 +517,7 @@ impl Defect for ForgetsAttempts {
     }
 }
 
-/// The history has the starts of runs only.
+/// The history has no outcomes.
 pub(crate) struct ForgetsOutcomes;
 impl Defect for ForgetsOutcomes {
     fn entries(mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
@@ -590,14 +590,12 @@ impl Defect for IgnoresTheAge {
     }
 }
 
-/// Removes the entries of runs that are active.
+/// Removes active runs with the history.
 pub(crate) struct ForgetsActiveRuns;
 impl Defect for ForgetsActiveRuns {
     fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
         model.prune_history(limits, now);
-        let newest = model.entries(HistoryQuery::new(20));
-        let is_active = |entry: &HistoryEntry| entry.outcome == Outcome::Running;
-        model.retain_history(|entry| !is_active(entry) || newest.contains(entry));
+        model.with("job", |record, _| record.iter_mut().for_each(|job| job.leases.clear()));
     }
 }
 

@@ -1,10 +1,13 @@
-//! The history: one entry for each attempt and for each range that was not run.
+//! The history: one entry for each attempt that has ended, and for each range that was not run.
+//!
+//! An attempt is written once, at its end. Until then it is a lease in the record of its job, from
+//! which readers of one job show it.
 //!
 //! Readers count occurrences, so each has exactly one final entry, and an attempt that another one
 //! follows is not final. A page begins below a pair of fence and name: jobs that are claimed in one
 //! microsecond have equal fences.
 
-use super::{NotRunReason, Occurrence, Outcome};
+use super::{Lease, NotRunReason, Occurrence, Outcome};
 use crate::{
     error::Result,
     time::{Time, since},
@@ -16,9 +19,10 @@ use std::time::Duration;
 ///
 /// # Promises
 /// Each names the cases of the conformance suite that check it.
-/// 1. *One entry for each attempt*, from its start to its end, and one for each range that was
-///    not run. Cases: `history::a_run_has_an_entry_from_start_to_end`,
-///    `history::every_outcome_has_an_entry`, `history::occurrences_that_did_not_run_are_one_entry_with_their_range`.
+/// 1. *One entry for each attempt*, written when it ends, and one for each range that was not run.
+///    Until then the attempt is a [lease](super::JobState::leases) with the same fence and times. If a run
+///    that was recorded as lost goes on, that entry stays until the run's end replaces it. Cases:
+///    `history::a_run_is_a_lease_until_its_end_which_is_one_entry`, `history::every_outcome_has_an_entry`, `history::occurrences_that_did_not_run_are_one_entry_with_their_range`.
 /// 2. *Ended leases have entries*: runs that expired or were lost, and those of a deleted job.
 ///    Cases: `history::an_expired_run_and_its_successor_are_two_entries`,
 ///    `history::a_lost_run_has_an_entry`,
@@ -38,7 +42,7 @@ use std::time::Duration;
 ///    `history::a_busy_job_evicts_no_entry_of_another`,
 ///    `history::the_last_twenty_of_a_job_are_kept`,
 ///    `history::failures_are_kept_up_to_the_total`,
-///    `history::entries_older_than_the_age_are_removed`, `history::the_entry_of_an_active_run_is_kept`.
+///    `history::entries_older_than_the_age_are_removed`, `history::pruning_leaves_an_active_run_and_its_end_is_an_entry`.
 #[async_trait]
 pub trait History: Send + Sync {
     /// A page of the history, the newest entry first.
@@ -142,8 +146,8 @@ pub struct HistoryEntry {
     pub node: String,
     /// The time of the claim, by the clock that decided; `None` for a range.
     pub started_at: Option<Time>,
-    /// The time at which the outcome was recorded, by the clock that decided; `None` while the run
-    /// is active.
+    /// The time at which the outcome was recorded, by the clock that decided; `None` for a run that
+    /// is [active](super::JobState::active_runs).
     pub ended_at: Option<Time>,
     /// The result, with the chain of errors if there is one.
     pub outcome: Outcome,
@@ -178,6 +182,18 @@ impl HistoryEntry {
             outcome,
             reason: None,
             output: None,
+        }
+    }
+
+    /// An active run: what readers show of it, and no store keeps.
+    pub(crate) fn running(name: &str, kind: &str, lease: &Lease) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            due_at: Some(lease.due_at),
+            attempt: lease.attempt,
+            node: lease.node.clone(),
+            started_at: Some(lease.started_at).filter(|_| lease.claim_id != 0),
+            ..Self::new(name, lease.fence, lease.occurrence.clone(), Outcome::Running)
         }
     }
 

@@ -1,8 +1,8 @@
 //! The state of a job, as a backend shows it.
 
-use super::{NotRunReason, Outcome, Waiter};
+use super::{HistoryEntry, NotRunReason, Outcome, Waiter};
 use crate::time::Time;
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 /// One scheduled time of one job, or a manual trigger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,6 +98,29 @@ pub struct JobState {
 }
 
 impl JobState {
+    /// The active runs in the form of history entries, without an end. The history has a run from its
+    /// end on.
+    pub fn active_runs(&self) -> impl Iterator<Item = HistoryEntry> {
+        // One without a claim was cancelled while it waited.
+        let runs = self.leases.iter().filter(|lease| lease.claim_id != 0);
+        runs.map(|lease| HistoryEntry::running(&self.name, &self.kind, lease))
+    }
+
+    /// These entries of the job with its [active runs](Self::active_runs), the newest first.
+    pub fn with_active_runs(&self, mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
+        for run in self.active_runs() {
+            match entries.iter_mut().find(|entry| entry.fence == run.fence) {
+                None => entries.push(run),
+                // It was taken for lost, and goes on.
+                Some(entry) if entry.outcome == Outcome::Lost => *entry = run,
+                // It has ended since the job was read.
+                Some(_) => {}
+            }
+        }
+        entries.sort_by_key(|entry| Reverse(entry.fence));
+        entries
+    }
+
     /// A state with this name and nothing else.
     pub fn empty(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }

@@ -195,7 +195,6 @@ impl Record {
             cancel_requested: false,
             replaced_by: None,
         };
-        history.push(|| entry(&lease, name, &self.kind, now, Outcome::Running));
         let claimed = self.claimed(&lease);
         self.leases.push(lease);
         claimed
@@ -305,9 +304,7 @@ impl Record {
         let lease = &mut self.leases[i];
         lease.occurrence = next.scheduled_at.into();
         (lease.fence, lease.due_at) = (fence, whole_millis(next.due_at));
-        let lease = &self.leases[i];
-        history.push(|| entry(lease, name, &self.kind, now, Outcome::Running));
-        Some(self.claimed(lease))
+        Some(self.claimed(&self.leases[i]))
     }
 
     /// Records as lost the at-most-once runs whose leases have ended, or as cancelled. A lost run that
@@ -349,18 +346,11 @@ impl Record {
     }
 
     /// Makes the run under this fence active again, if it was recorded as lost. Returns the place of
-    /// its lease.
-    pub(super) fn recover(
-        &mut self,
-        name: &str,
-        fence: i64,
-        now: Time,
-        history: &mut HistoryBuffer,
-    ) -> Option<usize> {
+    /// its lease. The entry of the loss stays until the run's end replaces it.
+    pub(super) fn recover(&mut self, fence: i64) -> Option<usize> {
         if let Some(i) = self.lost.iter().position(|lease| lease.fence == fence) {
             let lease = self.lost.remove(i);
             self.counters.lost = self.counters.lost.saturating_sub(1);
-            history.push(|| entry(&lease, name, &self.kind, now, Outcome::Running));
             let place = self.leases.partition_point(|other| other.fence < fence);
             self.leases.insert(place, lease);
         }
@@ -445,8 +435,7 @@ fn range_entry(
     }
 }
 
-/// The history entry of a run with this lease. One without a duration is that of an attempt that was
-/// cancelled while it waited.
+/// The history entry of a run with this lease that has ended.
 pub(super) fn entry(
     lease: &Lease,
     name: &str,
@@ -454,14 +443,6 @@ pub(super) fn entry(
     now: Time,
     outcome: Outcome,
 ) -> HistoryEntry {
-    HistoryEntry {
-        kind: kind.to_owned(),
-        due_at: Some(lease.due_at),
-        attempt: lease.attempt,
-        node: lease.node.clone(),
-        // An occurrence that was cancelled while it waited was never claimed.
-        started_at: Some(lease.started_at).filter(|_| lease.claim_id != 0),
-        ended_at: Some(whole_millis(now)).filter(|_| outcome != Outcome::Running),
-        ..HistoryEntry::new(name, lease.fence, lease.occurrence.clone(), outcome)
-    }
+    let ended_at = Some(whole_millis(now));
+    HistoryEntry { ended_at, outcome, ..HistoryEntry::running(name, kind, lease) }
 }

@@ -31,7 +31,7 @@ pub(super) fn end(
     {
         return Reply::Invalid;
     }
-    let Some(i) = record.recover(operation.name, fence, context.now, history) else {
+    let Some(i) = record.recover(fence) else {
         let end = accepted_end(&operation.action, fence);
         let repeated = end.is_some() && end == record.ended;
         return if repeated { Reply::Accepted } else { Reply::LeaseLost };

@@ -52,7 +52,7 @@ impl HistoryBuffer {
     }
 
     pub(super) fn push(&mut self, entry: impl FnOnce() -> HistoryEntry) {
-        // A run that lapsed before may go on, or end, in the same batch.
+        // A run that lapsed before may end in the same batch.
         if self.kept == Kept::All || !self.entries.is_empty() {
             self.entries.push(entry());
         }

@@ -92,7 +92,8 @@ impl Handle {
         self.node.statuses()
     }
 
-    /// A page of the history of all nodes, the newest entry first.
+    /// A page of the history of all nodes, the newest entry first. Of one job it has the active runs,
+    /// too; of all jobs, only what has ended.
     ///
     /// ```
     /// use allora_core::{Handle, Result, backend::HistoryQuery};

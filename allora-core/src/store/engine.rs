@@ -430,13 +430,13 @@ impl<V> Drafts<'_, V> {
 /// The effects of a draft beside its record, once it is written.
 struct Effects {
     notification: Option<Notification>,
-    /// The number of new history entries.
+    /// The number of history entries.
     new: usize,
 }
 
 impl Effects {
     fn of<V>(draft: &Draft<'_, V>) -> Self {
-        let new = draft.history.iter().filter(|entry| history::is_new(entry)).count();
+        let new = draft.history.len();
         Self { notification: draft.notification.clone(), new }
     }
 }

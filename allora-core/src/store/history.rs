@@ -10,7 +10,7 @@ use super::{Load, Loaded, RecordStore};
 use crate::{
     backend::{
         HistoryCursor, HistoryEntry, HistoryLimits, HistoryMark, HistoryQuery, JobView, LAST_KEPT,
-        Outcome, Removal, TimeSource,
+        Removal, TimeSource,
     },
     error::Result,
     record::Record,
@@ -173,7 +173,7 @@ impl HistoryPruning {
     /// Notes entries that were written. The engine does so after a commit; a store does so for what it
     /// writes by another way.
     pub fn appended(&self, entries: &[HistoryEntry]) {
-        self.appended_to(entries.iter().filter(|entry| is_new(entry)).map(|entry| &*entry.name));
+        self.appended_to(entries.iter().map(|entry| &*entry.name));
     }
 
     /// Notes a new entry of each of these jobs, as [`appended`](Self::appended) does.
@@ -214,11 +214,6 @@ impl HistoryPruning {
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// `true` for an entry that replaces none: the start of a run, or a range.
-pub(super) fn is_new(entry: &HistoryEntry) -> bool {
-    entry.outcome == Outcome::Running || entry.attempt == 0
 }
 
 /// Removes what is beyond the limits. A call that is dropped leaves the rest to the next one.

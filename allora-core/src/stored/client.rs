@@ -3,6 +3,7 @@
 use super::{
     Definition, StoredSchedule,
     errors::no_history,
+    history::history_page,
     planned::{Planned, replanned},
     requests::{BATCH, Requests},
     shared_requests::SharedRequests,
@@ -340,7 +341,8 @@ impl Schedules {
         self.apply_one("modify", &Operation::new(name, action)).await?
     }
 
-    /// A page of the history of all nodes, the newest entry first.
+    /// A page of the history of all nodes, the newest entry first. Of one job it has the active runs,
+    /// too; of all jobs, only what has ended.
     ///
     /// # Errors
     /// `Unsupported` if the store keeps no history; `Unavailable`.
@@ -348,7 +350,7 @@ impl Schedules {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn history(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        self.within("history", self.needed_history("history")?.entries(query)).await
+        self.within("history", history_page(&*self.requests.backend, query)).await
     }
 
     /// The store's history, for this call.

@@ -44,6 +44,7 @@ mod definition;
 mod errors;
 #[cfg(feature = "json")]
 mod export;
+mod history;
 #[cfg(feature = "json")]
 mod json;
 mod list;

@@ -1,14 +1,14 @@
 -- Finds the jobs that are due and have nothing but an open cursor, and claims that. A job whose
 -- definition has no lease is left, and one that has other parts. KEYS: state, hot, definitions, rare,
--- the node's last claims, history, history entries, due keys. ARGV: now, the last time at which jobs may
--- be claimed (empty: no limit), limit, claim id, version stamp, node, `1` to find the last claims again,
--- prefix of the histories of single jobs (empty: no history), the kinds of the due keys.
+-- the node's last claims, due keys. ARGV: now, the last time at which jobs may be claimed (empty: no
+-- limit), limit, claim id, version stamp, node, `1` to find the last claims again, the kinds of the due
+-- keys.
 -- Jobs whose records and definitions are the same are a group. Replies with the names, the group of each,
 -- and for each group the hot record after the claim, and the definition; with the names only, if it is to
 -- find the last claims again.
 local now = clock(ARGV[1])
 local reply = begin(now)
-local limit, claim_id, node, history = tonumber(ARGV[3]), ARGV[4], ARGV[6], ARGV[8]
+local limit, claim_id, node = tonumber(ARGV[3]), ARGV[4], ARGV[6]
 local names, groups, new, found = {}, {}, {}, {}
 reply[4], reply[5], reply[6], reply[7] = names, groups, new, found
 
@@ -32,10 +32,8 @@ local before, lease_tail = '1 ' .. ARGV[5] .. ' ' .. written .. ' ', '000 retry 
 local n, set = 0, {}
 -- Numbers as texts, of values that most jobs share.
 local ends, starts = {}, {}
--- The occurrence of each group, for the history.
-local occurrences = {}
 
--- The hot record after the claim, and the two times of the cursor; nothing if it is not to be claimed.
+-- The hot record after the claim; nothing if it is not to be claimed.
 local function claim(record, lease)
   local wrote, generation, fence, cursor, due, last_started, started, ended = match(
     record, '^1 %S+ (%d+) (%d+ %d+) (%S+) (%d+) (%d+) (%S+) (%d+) (%d+ %S+ %S+ %S+) %-$')
@@ -49,18 +47,17 @@ local function claim(record, lease)
     end
     return before .. generation .. ' = ' .. cursor .. ' ' .. due .. ' ' .. cursor .. ' '
       .. count .. ' ' .. ended .. ' ' .. claim_id .. ' = ' .. cursor
-      .. (due == cursor and ' = 1 = +' or ' ' .. due .. ' 1 = +') .. lease .. lease_tail,
-      cursor, due
+      .. (due == cursor and ' = 1 = +' or ' ' .. due .. ' 1 = +') .. lease .. lease_tail
   end
 end
 
 -- One job beside the empty name has rare parts, or none.
 local has_rare = redis.call('HLEN', KEYS[4]) > 1
-local kinds, bytes, count = #KEYS - 7, 0, 0
+local kinds, bytes, count = #KEYS - 5, 0, 0
 for turn = 1, kinds do
   -- Each kind is the first one now and then.
-  local k = 8 + (now + turn) % kinds
-  local kind, skip, index, a, last = ARGV[k + 1], 0, {}, 0, nil
+  local k = 6 + (now + turn) % kinds
+  local kind, skip, index, a, last = ARGV[k + 2], 0, {}, 0, nil
   local header = '^' .. #kind .. ' %d+ ([1-9]%d*) ()'
   -- Jobs that were written together have the same record until one of them runs without the others:
   -- the newest group of each record.
@@ -85,16 +82,12 @@ for turn = 1, kinds do
           end
           local group = group_of[record]
           if lease and (not group or found[group] ~= definition) then
-            local claimed, cursor, due = claim(record, lease)
+            local claimed = claim(record, lease)
             group = nil
             if claimed then
               count = count + 1
               group = count
               group_of[record], new[group], found[group] = group, claimed, definition
-              if history ~= '' then
-                occurrences[group] = ',"kind":' .. cjson.encode(kind) .. ',"fence":' .. written
-                  .. ',"occurrence":{"scheduled_at":' .. cursor .. '},"count":1,"due_at":' .. due
-              end
             end
           end
           if lease and group then
@@ -117,20 +110,6 @@ for turn = 1, kinds do
   if n >= limit then break end
 end
 if n == 0 then return reply end
-if history ~= '' then
-  local places, written_entries = {}, {}
-  local tail = ',"attempt":1,"node":' .. cjson.encode(node) .. ',"started_at":' .. text(now_ms)
-    .. ',"outcome":"running"}'
-  for i = 1, n do
-    local member = written .. ' ' .. names[i]
-    redis.call('ZADD', history .. names[i], written, member)
-    places[2 * i - 1], places[2 * i] = written, member
-    written_entries[2 * i - 1] = member
-    written_entries[2 * i] = '{"v":1,"name":' .. cjson.encode(names[i]) .. occurrences[groups[i]] .. tail
-  end
-  call_with('ZADD', KEYS[6], places)
-  call_with('HSET', KEYS[7], written_entries)
-end
 redis.call('SET', KEYS[5], cmsgpack.pack(claim_id, names), 'PX', 3600000)
 call_with('HSET', KEYS[2], set)
 return reply

@@ -6,12 +6,12 @@
 -- entries), the number of jobs; their names; the number of runs of jobs with the same stamp and the same
 -- new record (empty: each job is a run of its own), and for each run: its length (if there is a number
 -- of runs), the version stamp of the cached records with a blank (empty: not cached), the new hot record,
--- or what follows the time in it; if there are history entries, for each job: the text before the fence (empty: it has none), the fence (empty: now), the
--- text between the fence and the time in milliseconds, with which the entry ends; then the changes of
--- the index, in groups of one kind and one length of lease: the kind, the length (empty: none), `+` if
--- all want attention when the lease ends, `=` if all want it at one time, the number of jobs (`*`: all),
--- their positions (not for `*`), and, without `+`, when they want attention at the latest (`-`: never):
--- for each, or one time with `=`.
+-- or what follows the time in it; if there are history entries, for each job: the fence (empty: it has
+-- none), and the entry up to the time in milliseconds, with which it ends; then the changes of the index,
+-- in groups of one kind and one length of lease: the kind, the length (empty: none), `+` if all want
+-- attention when the lease ends, `=` if all want it at one time, the number of jobs (`*`: all), their
+-- positions (not for `*`), and, without `+`, when they want attention at the latest (`-`: never): for
+-- each, or one time with `=`.
 -- Replies with the positions of the jobs that were not updated, and a list of them for each hash.
 local now, count = clock(ARGV[1]), tonumber(ARGV[7])
 local reply = begin(now)
@@ -53,15 +53,14 @@ if ARGV[6] ~= '' then
   local end_of_entry = text(math.floor(now / 1000)) .. '}'
   for i = 1, count do
     if not is_left[i] and ARGV[e] ~= '' then
-      local name, fence = ARGV[7 + i], ARGV[e + 1]
-      if fence == '' then fence = text(now) end
+      local name, fence = ARGV[7 + i], ARGV[e]
       local place = fence .. ' ' .. name
       redis.call('ZADD', ARGV[6] .. name, fence, place)
       places[p + 1], places[p + 2] = fence, place
-      entries[p + 1], entries[p + 2] = place, ARGV[e] .. fence .. ARGV[e + 2] .. end_of_entry
+      entries[p + 1], entries[p + 2] = place, ARGV[e + 1] .. end_of_entry
       p = p + 2
     end
-    e = e + 3
+    e = e + 2
   end
   if p > 0 then
     call_with('ZADD', KEYS[7], places)

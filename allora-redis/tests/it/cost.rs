@@ -179,10 +179,9 @@ fn a_history_costs_no_further_call() {
                 store.history().unwrap().entries(query).await.unwrap()
             };
             let claimed = if day > 2 { calls(&server) - before } else { 0 };
-            for entry in entries().await {
-                assert_eq!((entry.outcome, entry.ended_at), (Outcome::Running, None));
-                assert_eq!(entry.started_at, Some(at(now)));
-            }
+            assert!(
+                entries().await.iter().all(|entry| entry.occurrence.scheduled_at < at(day * DAY))
+            );
             let before = if day > 2 { calls(&server) } else { 0 };
             complete(&store, now + 7, &found, &fences).await;
             let completed = if day > 2 { calls(&server) - before } else { 0 };

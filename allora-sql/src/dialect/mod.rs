@@ -162,14 +162,9 @@ pub(crate) trait Flavour: Send + Sync {
         end: End,
         completions: &[SimpleCompletion],
     ) -> SingleStatement;
-    /// True if single statements can write the entries of the history, too.
+    /// True if a single statement of completions can write the entries of their runs, too.
     fn writes_entries(&self) -> bool {
         false
-    }
-    /// The statement that writes the entries of the runs that this transaction has begun, where single
-    /// statements cannot.
-    fn begun(&self, _: &Dialect, _: &[i64]) -> Option<Statement> {
-        None
     }
     /// The statements that lock the rows of these completions and write the entries of their runs,
     /// where single statements cannot: before these, which remove what the entries have.
@@ -194,9 +189,9 @@ pub(crate) enum SingleStatement {
         expect(dead_code, reason = "MySQL's returns nothing")
     )]
     Returning(Statement),
-    /// It changes rows, and if it did others write the entries of their runs and read them.
+    /// It changes rows, and if it did another one reads them.
     #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
-    ReadBack { write: Statement, begun: Option<Statement>, read: Statement },
+    ReadBack { write: Statement, read: Statement },
     /// It returns the number of rows that it changed, and the clock.
     #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
     Counted(Statement),
@@ -214,15 +209,8 @@ pub(crate) enum Keys<'a> {
 pub(crate) struct Dialect {
     pub(crate) prefix: String,
     pub(crate) flavour: Arc<dyn Flavour>,
-    /// There is a history: claims and completions write the entries of their runs.
+    /// There is a history: completions write the entries of their runs.
     pub(crate) has_entries: bool,
-}
-
-impl Dialect {
-    /// True if the entries of single statements are statements beside them.
-    pub(crate) fn has_entries_beside(&self) -> bool {
-        self.has_entries && !self.flavour.writes_entries()
-    }
 }
 
 /// The names of columns, separated by commas.

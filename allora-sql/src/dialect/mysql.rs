@@ -140,9 +140,7 @@ impl Flavour for MySqlFlavour {
         );
         args.push(Value::Int(context.now));
         let read = Statement::new(text, args, SimpleClaim::SHAPE);
-        // A lease that has ended by then is not read, and its run has begun.
-        let begun = dialect.has_entries.then(|| dialect.begun_entries(&ids, Some(&claim_ids[..])));
-        SingleStatement::ReadBack { write, begun, read }
+        SingleStatement::ReadBack { write, read }
     }
 
     /// A completion always changes its row, so that the number of rows says whether all were
@@ -188,10 +186,6 @@ impl Flavour for MySqlFlavour {
             set = due_claim::set(self, "CAST(? AS BINARY)"),
         );
         Some(Statement::new(text, args, b""))
-    }
-
-    fn begun(&self, dialect: &Dialect, ids: &[i64]) -> Option<Statement> {
-        Some(dialect.begun_entries(ids, None))
     }
 
     fn ended(

@@ -24,43 +24,29 @@ pub(crate) struct PostgresFlavour;
 /// The columns of a run that are in its history entry.
 const RUN: [&str; 6] = ["fence", "scheduled_at", "due_at", "attempt", "node", "started_at"];
 
-/// The history entry of a run.
-#[derive(Clone, Copy)]
-enum Entry {
-    Begun,
-    Succeeded,
-}
-
 impl PostgresFlavour {
     /// The condition that a row of this name is written in time.
     fn in_time(&self, row: &str) -> String {
         format!("({row}.not_after IS NULL OR {} <= {row}.not_after)", self.clock())
     }
 
-    /// The part of a statement that writes the history entries of the runs of the rows in its part
-    /// `updated`. The names of the run's columns there begin with `run`.
-    fn entries(&self, dialect: &Dialect, run: &str, entry: Entry) -> String {
+    /// The part of a statement that writes the history entries of the runs that its part `updated`
+    /// has ended. An extension ends no run.
+    fn entries(&self, dialect: &Dialect) -> String {
         let [fence, scheduled_at, due_at, attempt, node, started_at] =
-            RUN.map(|column| format!("s.{run}{column}"));
-        let (outcome, ended_at, output, condition) = match entry {
-            Entry::Begun => (Outcome::Running, "NULL::BIGINT", "NULL::BYTEA", "TRUE"),
-            // An extension ends no run.
-            Entry::Succeeded => {
-                (Outcome::Succeeded, "s.ended_at", "s.output", "s.duration IS NULL")
-            }
-        };
+            RUN.map(|column| format!("s.run_{column}"));
         let replaced: Vec<&str> = HISTORY[2..].iter().map(|(name, _)| *name).collect();
         format!(
             "entries AS (INSERT INTO {p}_history ({names}) \
                SELECT {fence}, j.name, s.kind, {scheduled_at}, NULL::BYTEA, NULL::BIGINT, \
-                 1, {due_at}, {attempt}, {node}, {started_at}, {ended_at}, \
-                 '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, {output} \
+                 1, {due_at}, {attempt}, {node}, {started_at}, s.ended_at, \
+                 '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, s.output \
                FROM updated s, LATERAL (\
                  SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j \
-               WHERE {condition}{or_replace})",
+               WHERE s.duration IS NULL{or_replace})",
             p = dialect.prefix,
             names = super::names(HISTORY),
-            word = outcome.word(),
+            word = Outcome::Succeeded.word(),
             or_replace = self.or_replace("fence, name", &replaced),
         )
     }
@@ -270,14 +256,7 @@ impl Flavour for PostgresFlavour {
         let in_time = format!(" AND {}", SimpleClaim::in_time(self));
         let update = bound.update(&SimpleClaim::set(self), &in_time);
         let reply = "s.id, s.lease_scheduled_at, s.fence, s.incarnation, s.lease_until";
-        let text = match dialect.has_entries {
-            false => format!("{with} {update} RETURNING c.db_now, {reply}"),
-            true => format!(
-                "{with}, updated AS ({update} RETURNING c.db_now, s.*), {entries} \
-                 SELECT s.db_now, {reply} FROM updated s",
-                entries = self.entries(dialect, "lease_", Entry::Begun),
-            ),
-        };
+        let text = format!("{with} {update} RETURNING c.db_now, {reply}");
         SingleStatement::Returning(Statement::new(text, args, SimpleClaim::SHAPE))
     }
 
@@ -306,7 +285,7 @@ impl Flavour for PostgresFlavour {
         let not_after = bind(Value::Int(not_after));
         let [index_at, id] = [behind.index_at, behind.id].map(|number| bind(Value::int(number)));
         let states = format!("{}_state", dialect.prefix);
-        let mut common = format!(
+        let common = format!(
             "c AS MATERIALIZED ({context}), \
              picked AS MATERIALIZED (SELECT d.place FROM c, unnest({kinds}) AS k (kind), LATERAL (\
                SELECT s.ctid AS place, s.index_at FROM {states} s \
@@ -324,9 +303,6 @@ impl Flavour for PostgresFlavour {
             set = due_claim::set(self, &format!("{claim_id}::BYTEA")),
             clock = self.clock(),
         );
-        if dialect.has_entries {
-            common = format!("{common}, {}", self.entries(dialect, "lease_", Entry::Begun));
-        }
         Some(dialect.updated(&common, args))
     }
 
@@ -355,7 +331,7 @@ impl Flavour for PostgresFlavour {
                 update =
                     bound.update(&SimpleCompletion::set(self, end, "s.version + 1", of_t), "",),
                 returned = RUN.map(|column| format!(", t.run_{column}")).concat(),
-                entries = self.entries(dialect, "run_", Entry::Succeeded),
+                entries = self.entries(dialect),
             )
         } else {
             let context = dialect.request_context(context, &mut args);

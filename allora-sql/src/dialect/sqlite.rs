@@ -166,10 +166,6 @@ impl Flavour for SqliteFlavour {
         Some(Statement::new(text, args, &CLAIMED_SHAPE))
     }
 
-    fn begun(&self, dialect: &Dialect, ids: &[i64]) -> Option<Statement> {
-        Some(dialect.begun_entries(ids, None))
-    }
-
     fn ended(
         &self,
         dialect: &Dialect,

@@ -286,10 +286,10 @@ impl Fleet {
         self.second_clock.store(ahead_ms, Relaxed);
     }
 
-    /// The history of a job, the oldest entry first.
+    /// The history of a job with its active runs, the oldest entry first.
     pub(super) fn past(&self, name: &str) -> Vec<HistoryEntry> {
-        let history = Backend::history(&self.odd.inner).unwrap();
-        let past = history.entries(HistoryQuery::new(usize::MAX).name(name));
+        let client = Schedules::on(self.odd.inner.clone(), self.clock.clone()).unwrap();
+        let past = client.history(HistoryQuery::new(usize::MAX).name(name));
         let mut past = self.sim.block_on(past).unwrap();
         past.reverse();
         past

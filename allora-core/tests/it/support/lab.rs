@@ -145,11 +145,10 @@ impl Lab {
         self.sim.block_on(client.add(&schedule)).unwrap();
     }
 
-    /// The history of a job, the oldest entry first.
+    /// The history of a job with its active runs, the oldest entry first.
     pub(crate) fn past(&self, name: &str) -> Vec<HistoryEntry> {
-        let past = Backend::history(&self.store)
-            .unwrap()
-            .entries(HistoryQuery::new(usize::MAX).name(name));
+        let client = Schedules::on(self.store.clone(), self.clock.clone()).unwrap();
+        let past = client.history(HistoryQuery::new(usize::MAX).name(name));
         let mut past = self.sim.block_on(past).unwrap();
         past.reverse();
         past
