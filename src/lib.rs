@@ -64,5 +64,10 @@ pub use allora_redis as redis;
 #[cfg(feature = "redis-quorum")]
 pub use allora_redis_quorum as redis_quorum;
 /// Stores in SQL databases: SQLite, PostgreSQL, MySQL and MariaDB.
+///
+/// What takes a pool or a transaction of sqlx is in the crate `allora-sql` itself, whose version follows
+/// that of sqlx.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub use allora_sql as sql;
+pub mod sql {
+    pub use allora_sql::{Param, RawStatement, Sql, SqlBuilder, System, Tls, Url, Version};
+}

@@ -83,9 +83,10 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     }
 
     /// Number of occurrences that the nodes of a case of contention share, a multiple of 100.
-    /// Default: 10 000. Use less for stores on which each occurrence costs many messages.
+    /// Default: 3 000, and 10 000 where the environment variable `ALLORA_TEST_LONG` is set. Use less for
+    /// stores on which each occurrence costs many messages.
     fn occurrences() -> u64 {
-        10_000
+        if std::env::var_os("ALLORA_TEST_LONG").is_some() { 10_000 } else { 3_000 }
     }
 
     /// The capabilities that this store lacks. The suite checks that the backend denies each of

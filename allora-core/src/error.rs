@@ -36,7 +36,7 @@ pub enum ErrorKind {
 /// (`{:#}`) adds the causes, and repeats none that the message contains already.
 ///
 /// ```
-/// use allora_core::{Error, ErrorKind};
+/// use allora::{Error, ErrorKind};
 ///
 /// let error = Error::new(ErrorKind::Unavailable, "the store did not answer within 1 s").op("reschedule");
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);

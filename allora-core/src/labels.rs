@@ -13,9 +13,9 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 /// includes every node.
 ///
 /// ```
-/// use allora_core::LabelSelector;
+/// use allora::LabelSelector;
 ///
-/// # fn main() -> allora_core::Result {
+/// # fn main() -> allora::Result {
 /// let selector: LabelSelector = "!spot, gpu,big".parse()?;
 /// assert_eq!(selector.to_string(), "big,gpu,!spot");
 /// assert!(selector.includes(&["gpu", "big", "fast"]));

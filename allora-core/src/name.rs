@@ -14,7 +14,7 @@ pub const MAX_NAME: usize = 200;
 /// space, or contains a control, line-separating or text-direction character.
 ///
 /// ```
-/// use allora_core::check_name;
+/// use allora::check_name;
 ///
 /// assert!(check_name("nightly: invoices {eu} 🧾").is_ok());
 /// assert!(check_name("tab\there").is_err());

@@ -13,9 +13,9 @@ use std::fmt;
 /// declared runs the schedule.
 ///
 /// ```
-/// use allora_core::Pattern;
+/// use allora::Pattern;
 ///
-/// # fn main() -> allora_core::Result {
+/// # fn main() -> allora::Result {
 /// let (mail, all_mail) = (Pattern::from("mail"), Pattern::prefix("mail."));
 /// assert!(mail.matches("mail") && !mail.matches("mail.digest"));
 /// assert!(all_mail.matches("mail.digest"));
@@ -70,7 +70,7 @@ impl Pattern {
     /// `@`, `!` or a comma.
     ///
     /// ```
-    /// use allora_core::Pattern;
+    /// use allora::Pattern;
     ///
     /// let here = Pattern::labelled("command", ["gpu", "big"]);
     /// assert!(here.matches("command") && here.matches("command@gpu") && here.matches("command@!spot"));

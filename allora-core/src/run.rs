@@ -145,7 +145,7 @@ impl Run {
     /// own transaction ([`complete`](Self::complete)) has no output.
     ///
     /// ```
-    /// use allora_core::{Run, every, job};
+    /// use allora::{Run, every, job};
     /// use std::time::Duration;
     ///
     /// let report = job(every(Duration::from_secs(60)), async |run: Run| {

@@ -21,14 +21,14 @@ const LENGTH: usize = 55;
 /// Context](https://www.w3.org/TR/trace-context/), version 00.
 ///
 /// ```
-/// use allora_core::with_traceparent;
+/// use allora::with_traceparent;
 ///
 /// let id = with_traceparent("order-7", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")?;
 /// assert!(id.starts_with("order-7 00-4bf92f35"));
 ///
 /// let wrong = with_traceparent("order-7", "4bf92f35").unwrap_err();
 /// assert!(wrong.to_string().contains("use the form 00-"));
-/// # Ok::<(), allora_core::Error>(())
+/// # Ok::<(), allora::Error>(())
 /// ```
 ///
 /// # Errors

@@ -9,8 +9,8 @@
 //! memory.
 //!
 //! ```
-//! use allora_core::Backend;
-//! use allora_memory::Memory;
+//! use allora::Backend;
+//! use allora::Memory;
 //!
 //! let store = Memory::new().with_history(10_000);
 //! let another_node = store.clone();

@@ -31,7 +31,7 @@ const MOST_ENTRIES: u64 = 10_000_000;
 /// Connects to a store.
 ///
 /// ```no_run
-/// # async fn connect() -> allora_core::Result {
+/// # async fn connect() -> allora::Result {
 /// use allora_redis::Redis;
 /// use std::time::Duration;
 ///

@@ -32,7 +32,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 /// It also reads the text that [`Schedule::definition`] returns for the schedules of this library.
 ///
 /// ```
-/// use allora_schedule::{Schedule, parse};
+/// use allora::schedule::{Schedule, parse};
 ///
 /// let parsed = parse("@every 90m")?;
 /// assert_eq!(parsed.definition().as_deref(), Some("@every 1h30m"));
@@ -42,7 +42,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 ///
 /// let error = parse("every mondays at 9 o'clock").unwrap_err();
 /// assert_eq!(error.advice(), "write `every monday at 9:00`");
-/// # Ok::<(), allora_schedule::ParseError>(())
+/// # Ok::<(), allora::schedule::ParseError>(())
 /// ```
 ///
 /// # Errors

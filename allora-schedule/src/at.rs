@@ -10,7 +10,7 @@ use std::{fmt, str::FromStr};
 /// Runs once, at `instant` (cut to whole milliseconds).
 ///
 /// ```
-/// use allora_schedule::{Schedule, at};
+/// use allora::{Schedule, at};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let party = at("2026-12-31T23:59:59Z".parse()?);

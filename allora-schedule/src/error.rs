@@ -8,10 +8,10 @@ use std::{borrow::Cow, error, fmt};
 /// and bidirectional characters escaped), the reason and a remedy.
 ///
 /// ```
-/// use allora_schedule::Cron;
+/// use allora::schedule::Cron;
 ///
 /// let error = Cron::parse("0 0 * * Mond").unwrap_err();
-/// assert_eq!((error.field(), error.position()), (allora_schedule::Field::Weekday, 8));
+/// assert_eq!((error.field(), error.position()), (allora::schedule::Field::Weekday, 8));
 /// assert_eq!(
 ///     error.to_string(),
 ///     "weekday, column 9: \"Mond\" is not the name of a weekday; write three letters, such as MON",

@@ -16,7 +16,7 @@ use std::{fmt, str::FromStr, time::Duration};
 /// A period out of range is reported when the job is added, by [`Schedule::check`].
 ///
 /// ```
-/// use allora_schedule::{Schedule, every};
+/// use allora::{Schedule, every};
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// MurmurHash3 and scaled by Lemire's multiplication. `max` is cut to whole milliseconds.
 ///
 /// ```
-/// # use allora_schedule::{Time, jitter};
+/// # use allora::{Time, schedule::jitter};
 /// # use std::time::Duration;
 /// let delay = jitter("invoices", Time::UNIX_EPOCH, Duration::from_secs(60));
 /// assert_eq!(delay, Duration::from_millis(57_194));

@@ -1,14 +1,14 @@
 //! Schedules as pure functions: cron expressions in time zones, periods, instants and crontabs.
 //!
 //! ```
-//! use allora_schedule::{Schedule, cron};
+//! use allora::{Schedule, cron};
 //!
 //! let weekdays_at_nine = cron("0 9 * * MON-FRI Europe/Rome")?;
 //! let friday_noon = "2026-03-27T12:00:00Z".parse().unwrap();
 //! // The clocks in Rome are set forward on the Sunday in between.
 //! let monday = weekdays_at_nine.next_at(friday_noon).unwrap();
 //! assert_eq!(monday.to_string(), "2026-03-30 07:00:00 UTC");
-//! # Ok::<(), allora_schedule::ParseError>(())
+//! # Ok::<(), allora::schedule::ParseError>(())
 //! ```
 //!
 //! Nothing here reads a clock, sleeps, or starts a thread: a [`Schedule`] maps an instant to the

@@ -20,12 +20,12 @@ const UNITS: [(&str, u64); 6] = [
 /// than 100 years.
 ///
 /// ```
-/// use allora_schedule::parse_period;
+/// use allora::schedule::parse_period;
 ///
 /// assert_eq!(parse_period("1h30m")?.as_secs(), 5_400);
 /// assert_eq!(parse_period("PT1H30M")?.as_secs(), 5_400);
 /// assert!(parse_period("1h30").is_err());
-/// # Ok::<(), allora_schedule::ParseError>(())
+/// # Ok::<(), allora::schedule::ParseError>(())
 /// ```
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub fn parse_period(text: &str) -> Result<Duration, ParseError> {
 /// than a millisecond is cut.
 ///
 /// ```
-/// use allora_schedule::period_text;
+/// use allora::schedule::period_text;
 /// use std::time::Duration;
 ///
 /// assert_eq!(period_text(Duration::from_secs(5_400)), "1h30m");

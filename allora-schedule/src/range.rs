@@ -13,7 +13,7 @@ pub fn next_n(schedule: &dyn Schedule, after: Time, n: usize) -> Vec<Time> {
 /// schedule returns an instant that is not later than the one before.
 ///
 /// ```
-/// use allora_schedule::{between, cron};
+/// use allora::schedule::{between, cron};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let hourly = cron("@hourly")?;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Any `Fn(Time) -> Option<Time>` is a schedule.
 ///
 /// ```
-/// use allora_schedule::{Schedule, Time};
+/// use allora::{Schedule, Time};
 /// use std::time::Duration;
 ///
 /// let twice_a_minute = |after: Time| Some(after + Duration::from_secs(30));
@@ -62,7 +62,7 @@ pub trait Schedule: Send + Sync + 'static {
     /// [`blackout`](Self::blackout) return what they leave out; all other schedules exclude nothing.
     ///
     /// ```
-    /// use allora_schedule::{Dates, Schedule, cron};
+    /// use allora::schedule::{Dates, Schedule, cron};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let daily = cron("0 9 * * *")?.except(Dates::parse("2026-12-25 2026-12-26")?);
@@ -117,7 +117,7 @@ pub trait Schedule: Send + Sync + 'static {
     /// [`parse`](crate::parse) reads the description of a phrase back as the same schedule.
     ///
     /// ```
-    /// use allora_schedule::{Schedule, cron};
+    /// use allora::{Schedule, cron};
     ///
     /// let office = cron("*/15 9-17 * * MON-FRI Europe/Rome")?;
     /// assert_eq!(
@@ -126,7 +126,7 @@ pub trait Schedule: Send + Sync + 'static {
     /// );
     /// let monthly = cron("0 9 * * MON#1")?;
     /// assert_eq!(monthly.describe().as_deref(), Some("first Monday of every month at 9:00 UTC"));
-    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// # Ok::<(), allora::schedule::ParseError>(())
     /// ```
     fn describe(&self) -> Option<String> {
         None
@@ -147,7 +147,7 @@ pub trait Schedule: Send + Sync + 'static {
     /// `except(cron("* * 1 1 *")?)` leaves out each minute of New Year's Day.
     ///
     /// ```
-    /// use allora_schedule::{Dates, Schedule, cron};
+    /// use allora::schedule::{Dates, Schedule, cron};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let daily = cron("0 9 * * *")?.except(Dates::parse("2026-12-25 2026-12-26")?);
@@ -167,7 +167,7 @@ pub trait Schedule: Send + Sync + 'static {
     /// `22:00-6:00` past midnight. The end is excluded.
     ///
     /// ```
-    /// use allora_schedule::{Schedule, every};
+    /// use allora::{Schedule, every};
     /// use std::time::Duration;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -194,7 +194,7 @@ pub trait Schedule: Send + Sync + 'static {
     /// (exclusive), both cut to milliseconds.
     ///
     /// ```
-    /// use allora_schedule::{Schedule, cron};
+    /// use allora::{Schedule, cron};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let (from, until) = ("2026-12-20T00:00:00Z".parse()?, "2027-01-07T00:00:00Z".parse()?);

@@ -292,11 +292,11 @@ impl Rules {
 /// [`Cron::in_zone`](crate::Cron::in_zone) takes.
 ///
 /// ```
-/// use allora_schedule::zone_name;
+/// use allora::schedule::zone_name;
 ///
 /// assert_eq!(zone_name("europe/rome")?, "Europe/Rome");
 /// assert!(zone_name("Mars/Olympus").is_err());
-/// # Ok::<(), allora_schedule::ParseError>(())
+/// # Ok::<(), allora::schedule::ParseError>(())
 /// ```
 ///
 /// # Errors

@@ -81,7 +81,7 @@ impl SqlBuilder {
     /// the entries, too.
     ///
     /// ```
-    /// use allora_core::backend::HistoryLimits;
+    /// use allora::backend::HistoryLimits;
     /// use allora_sql::Sql;
     ///
     /// let builder = Sql::builder().history(100_000);
@@ -132,13 +132,8 @@ impl SqlBuilder {
         self.open(driver, flavour, url).await
     }
 
-    /// Connects [as a pool of the application does](crate#a-given-pool). Refused: an SQLite without
-    /// WAL and `synchronous = FULL`.
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
     #[cfg(feature = "sqlite")]
-    pub async fn sqlite_pool(self, pool: sqlx::SqlitePool) -> Result<Sql> {
+    pub(crate) async fn with_sqlite_pool(self, pool: sqlx::SqlitePool) -> Result<Sql> {
         self.check()?;
         let file = pool.connect_options().get_filename().to_string_lossy().into_owned();
         let url = Url::of_pool(System::Sqlite, file);
@@ -149,12 +144,8 @@ impl SqlBuilder {
         self.open(driver, Arc::new(crate::dialect::sqlite::SqliteFlavour), url).await
     }
 
-    /// Connects [as a pool of the application does](crate#a-given-pool).
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
     #[cfg(feature = "postgres")]
-    pub async fn postgres_pool(self, pool: sqlx::PgPool) -> Result<Sql> {
+    pub(crate) async fn with_postgres_pool(self, pool: sqlx::PgPool) -> Result<Sql> {
         self.check()?;
         let options = pool.connect_options();
         let database = options.get_database().unwrap_or_default().to_owned();
@@ -165,12 +156,8 @@ impl SqlBuilder {
         self.open(driver, Arc::new(crate::dialect::postgres::PostgresFlavour), url).await
     }
 
-    /// Connects [as a pool of the application does](crate#a-given-pool).
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
     #[cfg(feature = "mysql")]
-    pub async fn mysql_pool(self, pool: sqlx::MySqlPool) -> Result<Sql> {
+    pub(crate) async fn with_mysql_pool(self, pool: sqlx::MySqlPool) -> Result<Sql> {
         self.check()?;
         let options = pool.connect_options();
         let database = options.get_database().unwrap_or_default().to_owned();

@@ -31,15 +31,17 @@ mod transactional;
 mod url;
 mod url_parser;
 mod url_query;
+mod with_sqlx;
 
 /// The driver, in the version whose pools and connections this crate takes: 0.9. A program that names
-/// it as `allora::sql::sqlx` has the right version.
+/// it as `allora_sql::sqlx` has the right version.
 pub use sqlx;
 
 pub use connect::SqlBuilder;
 pub use records::Version;
-pub use transactional::{Connection, Param, RawStatement};
+pub use transactional::{Param, RawStatement};
 pub use url::{System, Tls, Url};
+pub use with_sqlx::{Connection, SqlxPool, SqlxTransaction};
 
 use allora_core::Result;
 use client::Client;

@@ -8,6 +8,7 @@ use crate::{
     encoding::{history_columns, plausible},
     records::{Version, write_of},
     timer::within,
+    with_sqlx::Connection,
 };
 use allora_core::{
     Error, ErrorKind, Result, Run, StoredSchedule,
@@ -17,65 +18,8 @@ use allora_core::{
 };
 use std::time::Duration;
 
-/// A connection in which a run can be completed: one to the store's database.
-pub trait Connection: sealed::Sealed {}
-
-mod sealed {
-    /// The database of the connection.
-    pub trait Sealed: crate::driver::Conn {
-        const SYSTEM: crate::System;
-    }
-}
-
-macro_rules! connection {
-    ($conn:ty, $system:ident) => {
-        impl sealed::Sealed for $conn {
-            const SYSTEM: crate::System = crate::System::$system;
-        }
-        impl Connection for $conn {}
-    };
-}
-
-#[cfg(feature = "sqlite")]
-connection!(sqlx::SqliteConnection, Sqlite);
-#[cfg(feature = "postgres")]
-connection!(sqlx::PgConnection, Postgres);
-#[cfg(feature = "mysql")]
-connection!(sqlx::MySqlConnection, MySql);
-
 impl Sql {
-    /// Completes a run inside a transaction of the job's own, so that the job's writes in it and the
-    /// completion are committed together or not at all: each occurrence takes effect exactly once.
-    ///
-    /// Call it last in the transaction: until the commit, other writers of this job's record wait.
-    /// Return right after the commit: the lease has ended with it, so the next occurrence may start,
-    /// and the run's future is dropped after a third of the lease ([`Run::complete`]). The scheduler
-    /// completes the run once more when the job returns; that is a repetition, and is accepted again.
-    /// The transaction must be of the store's database, and its session one that reads committed data
-    /// (on MySQL, `READ COMMITTED`; on SQLite, `BEGIN IMMEDIATE`).
-    ///
-    /// ```no_run
-    /// # async fn job(store: allora_sql::Sql, pool: sqlx::SqlitePool, run: allora_core::Run)
-    /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    /// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-    /// sqlx::query("INSERT INTO invoice (key) VALUES (?)")
-    ///     .bind(run.occurrence_key())
-    ///     .execute(&mut *tx)
-    ///     .await?;
-    /// store.complete_in(&mut *tx, &run).await?;
-    /// tx.commit().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// `LeaseLost` if another claim took the occurrence; `NotFound` if the job was deleted;
-    /// `Invalid` for a connection to another kind of database; `Unavailable`. After an error roll
-    /// back.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have been applied; roll back.
-    pub async fn complete_in<C: Connection>(&self, conn: &mut C, run: &Run) -> Result {
+    pub(crate) async fn complete_on<C: Connection>(&self, conn: &mut C, run: &Run) -> Result {
         const OP: &str = "complete_in";
         let client = &*self.client;
         self.check_system::<C>(OP)?;
@@ -92,34 +36,11 @@ impl Sql {
         Err(Error::invalid("the transaction is not of the store's database").op(op))
     }
 
-    /// Creates a stored schedule inside a transaction of the application's own, so that it exists if
-    /// and only if the transaction is committed: a customer and the customer's report, together.
-    ///
-    /// The transaction is as in [`complete_in`](Self::complete_in). With the commit, PostgreSQL
-    /// notifies the nodes. On the other databases a node finds the schedule at its next
-    /// [poll](allora_core::SchedulerBuilder::poll_interval).
-    ///
-    /// ```no_run
-    /// # use allora_core::StoredSchedule;
-    /// # async fn sign_up(store: allora_sql::Sql, pool: sqlx::PgPool)
-    /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    /// let mut tx = pool.begin().await?;
-    /// sqlx::query("INSERT INTO customer (name) VALUES ('acme')").execute(&mut *tx).await?;
-    /// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI");
-    /// store.add_in(&mut *tx, &report).await?;
-    /// tx.commit().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// `AlreadyExists` if the name is taken, also by a transaction that was committed meanwhile;
-    /// `Invalid` with the rejected part, or for a connection to another kind of database;
-    /// `Unavailable`. After an error roll back.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have been applied; roll back.
-    pub async fn add_in<C: Connection>(&self, conn: &mut C, schedule: &StoredSchedule) -> Result {
+    pub(crate) async fn add_on<C: Connection>(
+        &self,
+        conn: &mut C,
+        schedule: &StoredSchedule,
+    ) -> Result {
         const OP: &str = "add_in";
         self.check_system::<C>(OP)?;
         let created = self.create_in(conn, schedule).await;
@@ -180,7 +101,7 @@ impl Sql {
     }
 
     /// The statement that creates a stored schedule, for a transaction of a driver other than `sqlx`:
-    /// what [`add_in`](Self::add_in) does on a connection of `sqlx`. On PostgreSQL only: on the other
+    /// what [`add_in`](crate::SqlxTransaction::add_in) does on a connection of `sqlx`. On PostgreSQL only: on the other
     /// databases a later statement needs the id that an earlier one has given.
     ///
     /// Run the statement in the transaction. If it returns a row, run the statements of
@@ -188,8 +109,8 @@ impl Sql {
     /// name was taken since the call: call this again. `AlreadyExists` ends this.
     ///
     /// ```no_run
-    /// # async fn sign_up(store: allora_sql::Sql) -> allora_core::Result {
-    /// use allora_core::StoredSchedule;
+    /// # async fn sign_up(store: allora_sql::Sql) -> allora::Result {
+    /// use allora::StoredSchedule;
     ///
     /// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI");
     /// let creation = store.creation(&report).await?;
@@ -225,7 +146,7 @@ impl Sql {
     /// [`then`](RawStatement::then), in their order: none on PostgreSQL, some on MySQL and SQLite. The
     /// run is completed with the commit. If it returns no row, the record has changed since the call,
     /// such as by an extension of the lease: call this again and run the new statement, in the same
-    /// transaction. `LeaseLost` ends this. The transaction is as in [`complete_in`](Self::complete_in).
+    /// transaction. `LeaseLost` ends this. The transaction is as in [`complete_in`](crate::SqlxTransaction::complete_in).
     ///
     /// On SQLite, the call reads through another connection, which a transaction in WAL mode does not
     /// block.
@@ -233,7 +154,7 @@ impl Sql {
     /// ```no_run
     /// use allora_sql::{Param, sqlx};
     ///
-    /// # async fn job(store: allora_sql::Sql, tx: &mut sqlx::PgConnection, run: allora_core::Run)
+    /// # async fn job(store: allora_sql::Sql, tx: &mut sqlx::PgConnection, run: allora::Run)
     /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     /// loop {
     ///     let completion = store.completion(&run).await?;

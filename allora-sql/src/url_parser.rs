@@ -39,7 +39,7 @@ impl Url {
     /// let url = Url::parse("postgres://app:s3cret@db.example/jobs")?;
     /// assert_eq!(url.to_string(), "postgres://app:***@db.example/jobs");
     /// assert!(Url::parse("postgres://db.example/jobs?tsl=off").is_err());
-    /// # Ok::<(), allora_core::Error>(())
+    /// # Ok::<(), allora::Error>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: String| Err(Error::invalid(format!("the database URL {why}")));

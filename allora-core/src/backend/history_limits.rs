@@ -32,7 +32,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// and the store a tenth beyond the total, are usual.
 ///
 /// ```
-/// use allora_core::backend::HistoryLimits;
+/// use allora::backend::HistoryLimits;
 /// use std::time::Duration;
 ///
 /// let week = Duration::from_secs(7 * 24 * 60 * 60);

@@ -89,7 +89,7 @@ impl NotRunReason {
     /// and the scheduled time of the replacement in milliseconds since 1970.
     ///
     /// ```
-    /// use allora_core::{backend::NotRunReason, time::from_millis};
+    /// use allora::{backend::NotRunReason, time::from_millis};
     ///
     /// let reason = NotRunReason::Replaced { by: from_millis(1_500).unwrap() };
     /// assert_eq!(reason.text(), "replaced 1500");

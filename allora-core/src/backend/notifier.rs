@@ -47,7 +47,7 @@ impl Notification {
     /// sends a notification. Any other text is read as [`Changed`](Self::Changed).
     ///
     /// ```
-    /// use allora_core::backend::Notification;
+    /// use allora::backend::Notification;
     ///
     /// let sent = Notification::Job("send invoices".into()).to_string();
     /// assert_eq!(Notification::parse(&sent), Notification::Job("send invoices".into()));

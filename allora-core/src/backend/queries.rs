@@ -129,7 +129,7 @@ pub struct DueQuery<'a> {
 ///
 /// # Examples
 /// ```
-/// use allora_core::{Time, backend::{DueQuery, Preferred}};
+/// use allora::{Time, backend::{DueQuery, Preferred}};
 ///
 /// // Of two nodes, this one is the first for all names before "n".
 /// let rank = |name: &str| usize::from(name >= "n");

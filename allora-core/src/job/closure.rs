@@ -19,7 +19,7 @@ use async_trait::async_trait;
 /// in an `Arc`:
 ///
 /// ```
-/// use allora_core::{Run, every, job};
+/// use allora::{Run, every, job};
 /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering}}, time::Duration};
 ///
 /// let count = Arc::new(AtomicU64::new(0));
@@ -30,7 +30,7 @@ use async_trait::async_trait;
 /// ```
 ///
 /// ```
-/// use allora_core::{BoxError, Run, every, job};
+/// use allora::{BoxError, Run, every, job};
 /// use std::time::Duration;
 ///
 /// let entry = job(every(Duration::from_secs(60)), async |run: Run| -> Result<(), BoxError> {

@@ -12,7 +12,7 @@ use std::{fmt, sync::Arc};
 /// As text it is the key, followed by a colon and the limit unless that is 1.
 ///
 /// ```
-/// use allora_core::ConcurrencyKey;
+/// use allora::ConcurrencyKey;
 ///
 /// let key: ConcurrencyKey = "tapes:2".parse().unwrap();
 /// assert_eq!(key, ConcurrencyKey::new("tapes", 2));

@@ -22,7 +22,7 @@ impl Settings {
     /// delay, jitter, bounds and `max_runs` (counted from `after`) count.
     ///
     /// ```
-    /// use allora_core::{Settings, cron};
+    /// use allora::{Settings, cron};
     /// use std::time::Duration;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -45,7 +45,7 @@ pub struct Token(());
 /// times.
 ///
 /// ```
-/// use allora_core::{BoxError, Job, Run, Time, async_trait};
+/// use allora::{BoxError, Job, Run, Time, async_trait};
 ///
 /// /// Runs an hour after each full day.
 /// #[derive(Debug)]

@@ -25,7 +25,7 @@ pub(crate) fn is_code(definition: &str) -> bool {
 /// A job and its settings, for [`SchedulerBuilder::add`](crate::SchedulerBuilder::add).
 ///
 /// ```
-/// use allora_core::{CatchUp, Overlap, Run, every, job};
+/// use allora::{CatchUp, Overlap, Run, every, job};
 /// use std::time::Duration;
 ///
 /// let entry = job(every(Duration::from_secs(300)), async |_: Run| {})

@@ -255,7 +255,7 @@ impl SettingsReader {
 /// Reads `latest`, `none`, or `all` and a limit.
 ///
 /// ```
-/// use allora_core::CatchUp;
+/// use allora::CatchUp;
 ///
 /// assert_eq!("all 100".parse(), Ok(CatchUp::All { limit: 100 }));
 /// assert!("some".parse::<CatchUp>().is_err());
@@ -288,7 +288,7 @@ impl FromStr for CatchUp {
 /// Reads `allow`, `skip`, `wait` or `replace`.
 ///
 /// ```
-/// use allora_core::Overlap;
+/// use allora::Overlap;
 ///
 /// assert_eq!("skip".parse(), Ok(Overlap::Skip));
 /// assert!("queue".parse::<Overlap>().is_err());

@@ -20,7 +20,7 @@ use crate::{
 /// read; `Invalid` for input that cannot be stored, or a cursor that would move back.
 ///
 /// ```
-/// use allora_core::{
+/// use allora::{
 ///     backend::{Operation, Reply},
 ///     record::{HistoryBuffer, OpContext, apply},
 ///     time::from_millis,

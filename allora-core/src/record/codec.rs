@@ -38,9 +38,9 @@ impl error::Error for Unreadable {}
 /// The record as bytes. Instants are cut to whole milliseconds.
 ///
 /// ```
-/// use allora_core::backend::{Action, NewSchedule, Operation};
-/// use allora_core::record::{HistoryBuffer, OpContext, apply, codec};
-/// use allora_core::time::from_millis;
+/// use allora::backend::{Action, NewSchedule, Operation};
+/// use allora::record::{HistoryBuffer, OpContext, apply, codec};
+/// use allora::time::from_millis;
 ///
 /// let context = OpContext::new("node", from_millis(1_000).unwrap());
 /// let create = Action::Create(NewSchedule::new("mail", "every 60s", None));
@@ -48,7 +48,7 @@ impl error::Error for Unreadable {}
 /// apply(&mut slot, &Operation::new("report", create), context, &mut HistoryBuffer::off())?;
 /// let record = slot.unwrap();
 /// assert_eq!(codec::decode(&codec::encode(&record)), Ok(record));
-/// # Ok::<(), allora_core::Error>(())
+/// # Ok::<(), allora::Error>(())
 /// ```
 pub fn encode(record: &Record) -> Vec<u8> {
     serde_json::to_vec(&Wire::from(record)).expect("the form has only text keys and finite numbers")

@@ -186,8 +186,8 @@ impl HeadOccurrence<'_> {
 /// of what a failover may have forgotten.
 ///
 /// ```
-/// use allora_core::record::next_fence;
-/// use allora_core::time::from_millis;
+/// use allora::record::next_fence;
+/// use allora::time::from_millis;
 ///
 /// let now = from_millis(1_000).unwrap();
 /// assert_eq!(next_fence(7, now), 1_000_000);

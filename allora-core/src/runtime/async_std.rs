@@ -16,7 +16,7 @@ use std::time::Instant;
 ///
 /// # Examples
 /// ```
-/// use allora_core::runtime::{AsyncStd, Runtime};
+/// use allora::runtime::{AsyncStd, Runtime};
 ///
 /// async_std::task::block_on(AsyncStd.sleep_until(AsyncStd.now()));
 /// ```

@@ -79,7 +79,7 @@ impl<R: Runtime + ?Sized> Runtime for Arc<R> {
 ///
 /// # Examples
 /// ```
-/// use allora_core::{Runtime, runtime};
+/// use allora::{Runtime, runtime};
 ///
 /// match runtime::detect() {
 ///     Ok(runtime) => println!("it is {} o'clock", runtime.wall().format("%H")),

@@ -10,7 +10,7 @@ use smol::Timer;
 ///
 /// # Examples
 /// ```
-/// use allora_core::runtime::{Runtime, Smol};
+/// use allora::runtime::{Runtime, Smol};
 ///
 /// smol::block_on(Smol.sleep_until(Smol.now()));
 /// ```

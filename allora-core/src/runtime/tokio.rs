@@ -27,7 +27,7 @@ use tokio::{runtime::Handle, time};
 /// clock of its own, such as `Memory`:
 ///
 /// ```
-/// use allora_core::{Run, Scheduler, every, runtime::Tokio};
+/// use allora::{Run, Scheduler, every, runtime::Tokio};
 /// use std::{sync::{Arc, atomic::{AtomicU32, Ordering}}, time::Duration};
 ///
 /// // The same as `#[tokio::test(start_paused = true)]`.
@@ -39,14 +39,14 @@ use tokio::{runtime::Handle, time};
 ///     tokio::time::sleep(Duration::from_secs(20 * 60)).await;
 ///     counted.fetch_add(1, Ordering::Relaxed);
 /// };
-/// let scheduler = Scheduler::builder(allora_memory::Memory::new())
+/// let scheduler = Scheduler::builder(allora::Memory::new())
 ///     .runtime(Tokio::current()?.starting_at("2026-03-29T00:00:00Z".parse().unwrap()))
 ///     .job("hourly", every(Duration::from_secs(60 * 60)), job)
 ///     .build()?;
 /// tokio::spawn(scheduler.run());
 /// tokio::time::sleep(Duration::from_secs(6 * 60 * 60)).await;
 /// assert_eq!(count.load(Ordering::Relaxed), 5);
-/// # Ok::<(), allora_core::Error>(())
+/// # Ok::<(), allora::Error>(())
 /// # }).unwrap();
 /// ```
 ///
@@ -55,9 +55,9 @@ use tokio::{runtime::Handle, time};
 ///
 /// # Examples
 /// ```
-/// use allora_core::runtime::{Runtime, Tokio};
+/// use allora::runtime::{Runtime, Tokio};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> allora_core::Result {
+/// # async fn main() -> allora::Result {
 /// let runtime = Tokio::current()?;
 /// runtime.sleep_until(runtime.now()).await;
 /// # Ok(())

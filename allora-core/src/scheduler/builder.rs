@@ -216,12 +216,12 @@ impl SchedulerBuilder {
     /// handler are left to other nodes.
     ///
     /// ```
-    /// use allora_core::{BoxError, Pattern, Run, Scheduler};
+    /// use allora::{BoxError, Pattern, Run, Scheduler};
     /// use std::sync::Arc;
     ///
-    /// # fn main() -> allora_core::Result {
-    /// # let sim = allora_core::runtime::Sim::new(1);
-    /// # let store = allora_memory::Memory::new();
+    /// # fn main() -> allora::Result {
+    /// # let sim = allora::runtime::Sim::new(1);
+    /// # let store = allora::Memory::new();
     /// let outbox = Arc::new(String::from("smtp://mail.example"));
     /// let scheduler = Scheduler::builder(store)
     ///     .kind("report", async move |run: Run| -> Result<(), BoxError> {
@@ -251,11 +251,11 @@ impl SchedulerBuilder {
     /// Range: at least 1.
     ///
     /// ```
-    /// use allora_core::{Run, Scheduler};
+    /// use allora::{Run, Scheduler};
     ///
-    /// # fn main() -> allora_core::Result {
-    /// # let sim = allora_core::runtime::Sim::new(1);
-    /// # let store = allora_memory::Memory::new();
+    /// # fn main() -> allora::Result {
+    /// # let sim = allora::runtime::Sim::new(1);
+    /// # let store = allora::Memory::new();
     /// let scheduler = Scheduler::builder(store)
     ///     .concurrency(100)
     ///     .kind("report", async |run: Run| println!("{}", run.name()))
@@ -278,11 +278,11 @@ impl SchedulerBuilder {
     /// run.
     ///
     /// ```
-    /// use allora_core::{Next, Run, Scheduler};
+    /// use allora::{Next, Run, Scheduler};
     ///
-    /// # fn main() -> allora_core::Result {
-    /// # let sim = allora_core::runtime::Sim::new(1);
-    /// # let store = allora_memory::Memory::new();
+    /// # fn main() -> allora::Result {
+    /// # let sim = allora::runtime::Sim::new(1);
+    /// # let store = allora::Memory::new();
     /// let scheduler = Scheduler::builder(store)
     ///     .middleware(async |run: Run, next: Next| {
     ///         if run.kind() == "suspended" {

@@ -50,8 +50,8 @@ impl Handle {
     /// store, waits for no part of the scheduler, and also works while the store hangs.
     ///
     /// ```
-    /// use allora_core::{Handle, Health, Run, Scheduler, every};
-    /// # use allora_core::runtime::Sim;
+    /// use allora::{Handle, Health, Run, Scheduler, every};
+    /// # use allora::runtime::Sim;
     /// use std::time::Duration;
     ///
     /// /// The answer of a status page: a code of HTTP, and a line for each fact.
@@ -61,16 +61,16 @@ impl Handle {
     ///     (code, health.to_string())
     /// }
     ///
-    /// # fn main() -> allora_core::Result {
+    /// # fn main() -> allora::Result {
     /// # let sim = Sim::new(1);
-    /// # let store = allora_memory::Memory::new();
+    /// # let store = allora::Memory::new();
     /// let scheduler = Scheduler::builder(store)
     ///     .job("report", every(Duration::from_secs(60)), async |_: Run| {})
     /// #   .runtime(sim.node())
     ///     .build()?;
     /// let handle = scheduler.handle();
     /// # let node = sim.node();
-    /// # use allora_core::Runtime;
+    /// # use allora::Runtime;
     /// # node.spawn(Box::pin(async { drop(scheduler.run().await) }));
     /// # let start = node.wall();
     /// # sim.run_until(start + chrono::TimeDelta::seconds(90));
@@ -96,7 +96,7 @@ impl Handle {
     /// too; of all jobs, only what has ended.
     ///
     /// ```
-    /// use allora_core::{Handle, Result, backend::HistoryQuery};
+    /// use allora::{Handle, Result, backend::HistoryQuery};
     ///
     /// # async fn example(handle: Handle) -> Result {
     /// for entry in handle.history(HistoryQuery::new(10).name("report")).await? {
@@ -145,7 +145,7 @@ impl Handle {
     /// with the next write of this node's record ([`SchedulerBuilder::heartbeat`](super::SchedulerBuilder::heartbeat)).
     ///
     /// ```
-    /// use allora_core::{Handle, ProgramReport};
+    /// use allora::{Handle, ProgramReport};
     ///
     /// fn configured(handle: &Handle, error: Option<String>) {
     ///     let mut report = ProgramReport::default();
@@ -237,12 +237,12 @@ impl Handle {
     /// same id has triggered before, is found in the store's history, if it keeps one, within a second.
     ///
     /// ```
-    /// use allora_core::{Run, Scheduler, backend::Outcome, every, runtime::Tokio};
+    /// use allora::{Run, Scheduler, backend::Outcome, every, runtime::Tokio};
     /// use std::time::Duration;
     ///
     /// # let paused = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     /// # paused.block_on(async {
-    /// let scheduler = Scheduler::builder(allora_memory::Memory::new())
+    /// let scheduler = Scheduler::builder(allora::Memory::new())
     ///     .job("report", every(Duration::from_secs(3_600)), async |_: Run| {})
     ///     .build()?;
     /// let handle = scheduler.handle();
@@ -250,7 +250,7 @@ impl Handle {
     ///
     /// let outcome = handle.trigger_and_wait("report", "by hand", Duration::from_secs(60)).await?;
     /// assert_eq!(outcome, Outcome::Succeeded);
-    /// # Ok::<(), allora_core::Error>(())
+    /// # Ok::<(), allora::Error>(())
     /// # }).unwrap();
     /// ```
     ///
@@ -305,11 +305,11 @@ impl Handle {
     /// is none.
     ///
     /// ```
-    /// # use allora_core::{Run, Runtime, Scheduler, every, runtime::Sim};
+    /// # use allora::{Run, Runtime, Scheduler, every, runtime::Sim};
     /// # use std::time::Duration;
-    /// # fn main() -> allora_core::Result {
+    /// # fn main() -> allora::Result {
     /// # let sim = Sim::new(1);
-    /// # let store = allora_memory::Memory::new();
+    /// # let store = allora::Memory::new();
     /// let scheduler = Scheduler::builder(store)
     ///     .job("import", every(Duration::from_secs(60)), async |run: Run| run.cancelled().await)
     /// #   .runtime(sim.node())
@@ -322,7 +322,7 @@ impl Handle {
     /// # node.spawn(Box::pin(async move {
     /// // Later, while the import runs:
     /// assert_eq!(handle.cancel("import").await?, 1);
-    /// # Ok::<(), allora_core::Error>(())
+    /// # Ok::<(), allora::Error>(())
     /// # }.map(Result::unwrap)));
     /// # sim.run_until(start + chrono::TimeDelta::seconds(95));
     /// # assert_eq!(operator.running(), 0);

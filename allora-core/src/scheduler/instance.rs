@@ -25,13 +25,13 @@ use std::{
 /// Runs jobs at their times, each occurrence on one of the nodes that share a backend.
 ///
 /// ```
-/// use allora_core::{Run, Scheduler, every};
-/// # use allora_core::runtime::Sim;
+/// use allora::{Run, Scheduler, every};
+/// # use allora::runtime::Sim;
 /// use std::time::Duration;
 ///
-/// # fn main() -> allora_core::Result {
+/// # fn main() -> allora::Result {
 /// # let sim = Sim::new(1);
-/// # let store = allora_memory::Memory::new();
+/// # let store = allora::Memory::new();
 /// let scheduler = Scheduler::builder(store)
 ///     .job("empty_cache", every(Duration::from_secs(3_600)), async |run: Run| {
 ///         println!("{} of {}", run.name(), run.scheduled_at());

@@ -85,9 +85,9 @@ impl Schedules {
     /// come in their order, 500 in one request. [`bulk_preview`](Self::bulk_preview) is the dry run.
     ///
     /// ```
-    /// use allora_core::{Schedules, stored::{Bulk, Filter}};
+    /// use allora::{Schedules, stored::{Bulk, Filter}};
     ///
-    /// # async fn example(schedules: Schedules) -> allora_core::Result {
+    /// # async fn example(schedules: Schedules) -> allora::Result {
     /// let acme = Filter::default().prefix("acme/").tag("mail");
     /// println!("{:?} would be paused", schedules.bulk_preview(acme, Bulk::Pause { note: "" }).await?);
     ///

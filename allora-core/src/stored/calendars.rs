@@ -85,12 +85,12 @@ impl Schedules {
     /// rules about occurrences that are due in that time. What was claimed before runs.
     ///
     /// ```
-    /// use allora_core::{Schedules, StoredSchedule, schedule::Calendar};
-    /// # use allora_core::runtime::Sim;
+    /// use allora::{Schedules, StoredSchedule, schedule::Calendar};
+    /// # use allora::runtime::Sim;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let sim = Sim::new(1);
-    /// # let store = allora_memory::Memory::new();
+    /// # let store = allora::Memory::new();
     /// # sim.block_on(async {
     /// let schedules = Schedules::on(store, sim.node())?;
     /// let holidays = Calendar::parse("2026-12-25 # Christmas\n2026-12-26\n2027-01-01")?;

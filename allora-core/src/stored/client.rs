@@ -32,12 +32,12 @@ use std::{
 /// The stored schedules of a store. They are added, read, changed and removed while nodes run.
 ///
 /// ```
-/// use allora_core::{Schedules, StoredSchedule};
-/// # use allora_core::runtime::Sim;
+/// use allora::{Schedules, StoredSchedule};
+/// # use allora::runtime::Sim;
 ///
-/// # fn main() -> allora_core::Result {
+/// # fn main() -> allora::Result {
 /// # let sim = Sim::new(1);
-/// # let store = allora_memory::Memory::new();
+/// # let store = allora::Memory::new();
 /// # sim.block_on(async {
 /// let schedules = Schedules::on(store, sim.node())?;
 /// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI").in_zone("Europe/Paris");
@@ -46,7 +46,7 @@ use std::{
 /// let later = StoredSchedule::of(&schedules.get("acme/report").await?)?.schedule("0 10 * * MON-FRI");
 /// schedules.modify(&later).await?;
 /// assert!(schedules.exists("acme/report").await?);
-/// # allora_core::Result::Ok(())
+/// # allora::Result::Ok(())
 /// # })
 /// # }
 /// ```
@@ -60,10 +60,10 @@ use std::{
 /// waits, and may be applied otherwise.
 ///
 /// ```
-/// use allora_core::{Schedules, StoredSchedule};
+/// use allora::{Schedules, StoredSchedule};
 /// use futures::future::try_join_all;
 ///
-/// # async fn example(schedules: Schedules, tenants: Vec<String>) -> allora_core::Result {
+/// # async fn example(schedules: Schedules, tenants: Vec<String>) -> allora::Result {
 /// let all: Vec<StoredSchedule> =
 ///     tenants.iter().map(|tenant| StoredSchedule::new(tenant, "report", "@daily")).collect();
 /// try_join_all(all.iter().map(|stored| schedules.add(stored))).await?;
@@ -366,9 +366,9 @@ impl Schedules {
     /// one stays, as by [`modify`](Self::modify).
     ///
     /// ```
-    /// use allora_core::{Schedules, StoredSchedule};
+    /// use allora::{Schedules, StoredSchedule};
     ///
-    /// # async fn example(schedules: Schedules) -> allora_core::Result {
+    /// # async fn example(schedules: Schedules) -> allora::Result {
     /// schedules.upsert(&StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI")).await?;
     /// # Ok(())
     /// # }

@@ -52,9 +52,9 @@ pub(crate) type Found = Result<Arc<Calendar>, String>;
 /// the reason. It rejects unknown settings with their column.
 ///
 /// ```
-/// use allora_core::stored::Definition;
+/// use allora::stored::Definition;
 ///
-/// # fn main() -> allora_core::Result {
+/// # fn main() -> allora::Result {
 /// let text = "0 9 * * MON-FRI; zone Europe/Rome; at-least-once 30s; delay 90s";
 /// let definition = Definition::parse("acme/report", text)?;
 /// assert_eq!(definition.settings().delay.as_secs(), 90);

@@ -13,12 +13,12 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 /// As an object it is a part of the object of its [`JobState`], with the same fields.
 ///
 /// ```
-/// use allora_core::{Schedules, StoredSchedule, stored::{ScheduleExport, Filter}};
-/// # use allora_core::runtime::Sim;
+/// use allora::{Schedules, StoredSchedule, stored::{ScheduleExport, Filter}};
+/// # use allora::runtime::Sim;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let sim = Sim::new(1);
-/// # let (one, other) = (allora_memory::Memory::new(), allora_memory::Memory::new());
+/// # let (one, other) = (allora::Memory::new(), allora::Memory::new());
 /// # sim.block_on(async {
 /// # let from = Schedules::on(one, sim.node())?;
 /// # let to = Schedules::on(other, sim.node())?;
@@ -32,7 +32,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 ///     let exported: ScheduleExport = serde_json::from_str(line)?;
 ///     to.import(&[exported.into()]).await?.remove(0)?;
 /// }
-/// assert_eq!(to.get("acme/report").await?.cursor, from.get("acme/report").await?.cursor);
+/// assert_eq!(to.get("acme/report").await?.next, from.get("acme/report").await?.next);
 /// # Ok(())
 /// # })
 /// # }

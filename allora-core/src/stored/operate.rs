@@ -94,7 +94,7 @@ impl Schedules {
     /// too. The schedule continues. Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// ```
-    /// # async fn example(schedules: allora_core::Schedules) -> allora_core::Result {
+    /// # async fn example(schedules: allora::Schedules) -> allora::Result {
     /// match schedules.cancel("nightly import").await? {
     ///     0 => println!("no run is active, and none waits"),
     ///     runs => println!("{runs} runs are being cancelled"),
@@ -123,9 +123,9 @@ impl Schedules {
     /// A job that was deleted forgets all.
     ///
     /// ```
-    /// use allora_core::{Schedules, backend::TriggerStatus};
+    /// use allora::{Schedules, backend::TriggerStatus};
     ///
-    /// # async fn example(schedules: Schedules, order: &str) -> allora_core::Result {
+    /// # async fn example(schedules: Schedules, order: &str) -> allora::Result {
     /// let triggered = schedules.trigger("acme/invoice", order).await?;
     /// match triggered.status {
     ///     TriggerStatus::New => println!("it will run"),
@@ -154,10 +154,10 @@ impl Schedules {
     /// second; at once if the id was triggered before and its run has ended.
     ///
     /// ```
-    /// use allora_core::{Schedules, backend::Outcome};
+    /// use allora::{Schedules, backend::Outcome};
     /// use std::time::Duration;
     ///
-    /// # async fn example(schedules: Schedules) -> allora_core::Result {
+    /// # async fn example(schedules: Schedules) -> allora::Result {
     /// match schedules.trigger_and_wait("acme/report", "ticket 7", Duration::from_secs(60)).await? {
     ///     Outcome::Succeeded => println!("done"),
     ///     outcome => println!("{}: {}", outcome.word(), outcome.error()),

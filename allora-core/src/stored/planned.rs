@@ -74,7 +74,7 @@ impl fmt::Debug for Creation<'_> {
 
 impl StoredSchedule {
     /// Plans the creation of this schedule at `now`, the store's time. Applications use
-    /// [`Schedules::add`](super::Schedules::add), or `Sql::add_in` in a transaction of their own.
+    /// [`Schedules::add`](super::Schedules::add), or `SqlxTransaction::add_in` in a transaction of their own.
     ///
     /// # Errors
     /// `Invalid` with the rejected part, or if it names a calendar of the store, which only

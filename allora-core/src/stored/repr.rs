@@ -24,7 +24,7 @@ const PARTS: [&str; 7] = ["name", "kind", "schedule", "zone", "at_most_once", "f
 /// As an object:
 ///
 /// ```
-/// use allora_core::StoredSchedule;
+/// use allora::StoredSchedule;
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,7 +43,7 @@ const PARTS: [&str; 7] = ["name", "kind", "schedule", "zone", "at_most_once", "f
 /// let made = StoredSchedule::new("acme/digest", "digest", "0 9 * * MON")
 ///     .in_zone("Europe/Paris")
 ///     .delay(delay)
-///     .retry(allora_core::Retry::up_to(3, Duration::from_secs(10)))
+///     .retry(allora::Retry::up_to(3, Duration::from_secs(10)))
 ///     .data_bytes(r#"{"to":["ann@acme.example"]}"#);
 /// assert_eq!(read, made);
 ///

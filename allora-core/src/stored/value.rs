@@ -24,7 +24,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// With the feature `json` the data is any serde value: `.data(&Digest { … })`.
 ///
 /// ```
-/// use allora_core::{StoredSchedule, every};
+/// use allora::{StoredSchedule, every};
 /// use std::time::Duration;
 ///
 /// let digest = StoredSchedule::new("acme/digest", "digest", "0 9 * * MON")
@@ -87,7 +87,7 @@ impl StoredSchedule {
     /// another time.
     ///
     /// ```
-    /// use allora_core::{StoredSchedule, Time};
+    /// use allora::{StoredSchedule, Time};
     ///
     /// fn reminder(order: u64, at: Time) -> StoredSchedule {
     ///     StoredSchedule::once(format!("reminder/{order}"), "reminder", at)

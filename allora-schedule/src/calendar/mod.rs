@@ -48,7 +48,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 /// them applies to them alone.
 ///
 /// ```
-/// use allora_schedule::{Dates, Schedule, cron, parse};
+/// use allora::schedule::{Dates, Schedule, cron, parse};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let office = cron("0 9 * * MON-FRI Europe/Rome")?.except(Dates::parse("2026-12-25")?);

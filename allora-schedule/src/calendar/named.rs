@@ -24,7 +24,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 /// [`AnySchedule::with_calendars`]: crate::AnySchedule::with_calendars
 ///
 /// ```
-/// use allora_schedule::{Calendar, Schedule, parse};
+/// use allora::schedule::{Calendar, Schedule, parse};
 /// use std::sync::Arc;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

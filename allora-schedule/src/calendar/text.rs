@@ -47,12 +47,12 @@ impl Dates {
     /// Reads dates with blanks between them, and perhaps their zone at the end.
     ///
     /// ```
-    /// use allora_schedule::Dates;
+    /// use allora::schedule::Dates;
     ///
     /// let holidays = Dates::parse("2026-12-25 2026-12-26 Europe/Rome")?;
     /// assert!(Dates::parse("2026-02-30").is_err());
     /// # drop(holidays);
-    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// # Ok::<(), allora::schedule::ParseError>(())
     /// ```
     ///
     /// # Errors

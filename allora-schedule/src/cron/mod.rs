@@ -28,13 +28,13 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// Reads a cron expression: short for [`Cron::parse`].
 ///
 /// ```
-/// use allora_schedule::{Schedule, cron};
+/// use allora::{Schedule, cron};
 ///
 /// let weekdays_at_nine = cron("0 9 * * MON-FRI Europe/Rome")?;
 /// let friday = "2026-03-27T12:00:00Z".parse().unwrap();
 /// // The clocks in Rome are set forward on the Sunday in between.
 /// assert_eq!(weekdays_at_nine.next_at(friday).unwrap().to_string(), "2026-03-30 07:00:00 UTC");
-/// # Ok::<(), allora_schedule::ParseError>(())
+/// # Ok::<(), allora::schedule::ParseError>(())
 /// ```
 ///
 /// # Errors
@@ -68,7 +68,7 @@ pub fn cron(text: &str) -> Result<Cron, ParseError> {
 /// See [`Dst`]. `next_at` always terminates: `parse` rejects a date that never comes.
 ///
 /// ```
-/// use allora_schedule::{Cron, Schedule};
+/// use allora::schedule::{Cron, Schedule};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let leap_days_that_are_sundays = Cron::parse("0 0 29 2 */7")?;
@@ -106,10 +106,10 @@ impl Cron {
     /// from such a start. The value never changes between versions of this library.
     ///
     /// ```
-    /// # use allora_schedule::Cron;
+    /// # use allora::schedule::Cron;
     /// let nightly = Cron::for_job("invoices", "H H(1-4) * * *")?;
     /// assert_eq!(nightly, Cron::for_job("invoices", "H H(1-4) * * *")?);
-    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// # Ok::<(), allora::schedule::ParseError>(())
     /// ```
     ///
     /// # Errors
@@ -167,11 +167,11 @@ impl Cron {
     /// scheduler logs them when a job is added.
     ///
     /// ```
-    /// use allora_schedule::cron;
+    /// use allora::cron;
     ///
     /// let warned = cron("* 2 * * *")?;
     /// assert_eq!(warned.warnings()[0].code, "every-minute");
-    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// # Ok::<(), allora::schedule::ParseError>(())
     /// ```
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

@@ -15,12 +15,12 @@ use std::{fmt, str::FromStr};
 /// [`Cron`], where `0/5` counts as `*/5`.
 ///
 /// ```
-/// use allora_schedule::{Cron, Schedule};
+/// use allora::schedule::{Cron, Schedule};
 ///
 /// let third_fridays = Cron::quartz("0 15 10 ? * 6#3 2026-2028 Europe/Rome")?;
 /// let new_year = "2026-01-01T00:00:00Z".parse().unwrap();
 /// assert_eq!(third_fridays.next_at(new_year).unwrap().to_string(), "2026-01-16 09:15:00 UTC");
-/// # Ok::<(), allora_schedule::ParseError>(())
+/// # Ok::<(), allora::schedule::ParseError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Quartz {

@@ -8,7 +8,7 @@ use std::{error, fmt};
 /// `Display` prints each on a line of its own.
 ///
 /// ```
-/// use allora_schedule::crontab;
+/// use allora::crontab;
 ///
 /// let bad = crontab::parse("61 * * * * late\n0 * * * * on-time\nMAILTO=\"ops\n").unwrap_err();
 /// let places: Vec<_> = bad.lines().iter().map(|bad| (bad.line(), bad.column())).collect();

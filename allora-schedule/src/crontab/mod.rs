@@ -1,7 +1,7 @@
 //! Reading crontabs: the files of Debian's cron, a user's own or the system's.
 //!
 //! ```
-//! use allora_schedule::crontab::{self, When};
+//! use allora::crontab::{self, When};
 //!
 //! let entries = crontab::parse("\
 //! MAILTO=ops@example.org
@@ -198,9 +198,9 @@ impl Entry {
     /// | `no-break-space` | `0 9 * * * ls\u{a0}-l` | a U+00A0 in the command looks like a blank, and is none |
     ///
     /// ```
-    /// let entries = allora_schedule::crontab::parse("0 9 * * * dump > dump-$(date +%F)\n")?;
+    /// let entries = allora::crontab::parse("0 9 * * * dump > dump-$(date +%F)\n")?;
     /// assert_eq!(entries[0].warnings()[0].code, "cut-at-percent");
-    /// # Ok::<(), allora_schedule::crontab::BadCrontab>(())
+    /// # Ok::<(), allora::crontab::BadCrontab>(())
     /// ```
     pub fn warnings(&self) -> Vec<Warning> {
         warnings::of(self)

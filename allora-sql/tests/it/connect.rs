@@ -10,7 +10,7 @@ use allora_core::{
     runtime::Tokio,
     time::from_millis,
 };
-use allora_sql::Sql;
+use allora_sql::{Sql, SqlxPool as _};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 use std::time::Duration;
 

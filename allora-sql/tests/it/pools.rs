@@ -2,7 +2,7 @@
 
 use crate::stores::{Place, on_every_database};
 use allora_core::{ErrorKind, Event, Run, Scheduler, every, job};
-use allora_sql::Sql;
+use allora_sql::{Sql, SqlxPool as _};
 use futures::{FutureExt, StreamExt, channel::mpsc, future::BoxFuture};
 use sqlx::{
     mysql::MySqlPoolOptions,

@@ -13,7 +13,7 @@ use allora_core::{
     },
     time::{end_of_time, from_millis},
 };
-use allora_sql::Sql;
+use allora_sql::{Sql, SqlxPool as _};
 use futures::{StreamExt, future::Either};
 use sqlx::{
     AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, PgPool, Row,

@@ -11,7 +11,7 @@ use allora_core::{
     every, job,
     runtime::Tokio,
 };
-use allora_sql::{Param, RawStatement, Sql};
+use allora_sql::{Param, RawStatement, Sql, SqlxTransaction as _};
 use futures::StreamExt as _;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 use std::time::Duration;

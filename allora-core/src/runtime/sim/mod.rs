@@ -4,7 +4,7 @@
 //! Pass a [`SimNode`] as the runtime of the code under test, and let virtual time pass. When nothing
 //! can go on, time jumps to the next timer; a year takes as long as the work in it.
 //! ```
-//! use allora_core::{Runtime, Schedule, Time, runtime::Sim};
+//! use allora::{Runtime, Schedule, Time, runtime::Sim};
 //! use std::{sync::{Arc, Mutex}, time::Duration};
 //!
 //! let daily = |after: Time| Some(after + Duration::from_hours(24));
@@ -30,7 +30,7 @@
 //! Run the test for many seeds: each has an order of its own, the same one every time. A panic
 //! names the seed.
 //! ```
-//! use allora_core::{Runtime, runtime::Sim};
+//! use allora::{Runtime, runtime::Sim};
 //! use std::time::Duration;
 //!
 //! for seed in 0..100 {
@@ -185,7 +185,7 @@ impl fmt::Debug for Sim {
 ///
 /// # Examples
 /// ```
-/// use allora_core::{Runtime, runtime::Sim};
+/// use allora::{Runtime, runtime::Sim};
 /// use chrono::TimeDelta;
 ///
 /// let sim = Sim::new(1);

@@ -13,7 +13,7 @@ impl Run {
     /// concurrent calls [share requests](Schedules#concurrent-calls).
     ///
     /// ```
-    /// use allora_core::{BoxError, Run, every, job};
+    /// use allora::{BoxError, Run, every, job};
     /// use std::time::Duration;
     ///
     /// let import = job(every(Duration::from_secs(3_600)), async |run: Run| -> Result<(), BoxError> {

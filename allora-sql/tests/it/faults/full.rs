@@ -10,7 +10,7 @@ use crate::{
 };
 use allora_conformance::environment::{patiently, unmount};
 use allora_core::{ErrorKind, backend::NewSchedule};
-use allora_sql::Sql;
+use allora_sql::{Sql, SqlxPool as _};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use std::{
     fs::File,

@@ -9,7 +9,7 @@ use allora_core::{
     Backend, Condition, ErrorKind, Event, Run, Scheduler, Schedules, StoredSchedule,
     backend::{Action, NewSchedule},
 };
-use allora_sql::Sql;
+use allora_sql::{Sql, SqlxPool as _};
 use futures::{StreamExt, channel::mpsc};
 use sqlx::{Connection, Executor, PgConnection, Row};
 use std::{

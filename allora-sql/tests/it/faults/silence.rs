@@ -10,7 +10,7 @@ use allora_core::{
     Backend, Error, ErrorKind, Result,
     backend::{Batch, NewSchedule},
 };
-use allora_sql::{Sql, SqlBuilder};
+use allora_sql::{Sql, SqlBuilder, SqlxPool as _};
 use futures::future::{Either, select};
 use sqlx::{mysql::MySqlPoolOptions, postgres::PgPoolOptions};
 use std::{pin::pin, time::Duration};
