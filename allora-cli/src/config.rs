@@ -165,15 +165,18 @@ fn read(section: &Table) -> Result<Environment, String> {
                 environment.timezone = Some(zone);
             }
             "history" => environment.history.history = Some(number()?),
-            "history_per_job" => environment.history.history_per_job = Some(number()?),
-            "history_age" => {
-                let age = duration(&text()?).map_err(|wrong| format!("`history_age`: {wrong}"))?;
-                environment.history.history_age = Some(age);
+            "history_failures" => environment.history.history_failures = Some(number()?),
+            "history_age" | "history_failure_age" => {
+                let age = duration(&text()?).map_err(|wrong| format!("`{key}`: {wrong}"))?;
+                match key.as_str() {
+                    "history_age" => environment.history.history_age = Some(age),
+                    _ => environment.history.history_failure_age = Some(age),
+                }
             }
             _ => {
                 return Err(format!(
-                    "unknown key `{key}`; use url, prefix, timezone, history, \
-                     history_per_job and history_age, and a section for each command"
+                    "unknown key `{key}`; use url, prefix, timezone, history, history_age, \
+                     history_failures, history_failure_age, and a section for each command"
                 ));
             }
         }

@@ -4,14 +4,13 @@ use allora_core::{
     Result, Time,
     backend::{
         Applied, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, HistoryCursor,
-        HistoryEntry, HistoryLimits, HistoryQuery, JobState, LAST_KEPT, Lease, Operation, Page,
+        HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, JobState, Lease, Operation, Page,
         Reply,
     },
     is_internal,
     record::{HistoryBuffer, OpContext, Record, apply},
-    time::since,
 };
-use chrono::{DateTime, TimeDelta};
+use chrono::TimeDelta;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A store without lock, index, clock or `async`, which removes nothing by itself.
@@ -179,42 +178,13 @@ impl ReferenceModel {
 
     /// Removes what is beyond the limits: as [`Backend::prune`](allora_core::Backend::prune), at once.
     pub fn prune_history(&mut self, limits: &HistoryLimits, now: Time) {
-        let mut kept = BTreeSet::new();
-        let mut last = BTreeSet::new();
-        let mut before: Option<(&str, u64, u64)> = None;
-        let mut by_job: Vec<&HistoryEntry> = self.history.values().collect();
-        by_job.sort_by(|a, b| (&a.name, b.fence).cmp(&(&b.name, a.fence)));
-        for entry in by_job {
-            // The number of entries of its job before it, and of failures that are only kept as such.
-            let (name, number, mut failures) = before
-                .filter(|(name, ..)| *name == entry.name)
-                .unwrap_or((entry.name.as_str(), 0, 0));
-            let record = self.records.get(name).and_then(Option::as_ref);
-            let is_live = record.is_some_and(Record::is_live);
-            let is_active = record.is_some_and(|record| record.run(entry.fence).is_some());
-            let drawn_at = DateTime::from_timestamp_micros(entry.fence).unwrap_or_default();
-            let is_young = since(now, drawn_at) <= limits.age;
-            let is_last = is_live && number < LAST_KEPT;
-            let is_within = (number < limits.per_job && is_young) || is_last || is_active;
-            if !is_within && is_live && entry.outcome.is_failure() {
-                failures += 1;
+        let mut kept: BTreeMap<String, HistoryTrim> = BTreeMap::new();
+        let newest_first: Vec<HistoryEntry> = self.history.values().rev().cloned().collect();
+        for entry in newest_first {
+            let of_job = kept.entry(entry.name.clone()).or_insert_with(|| limits.at(now));
+            if of_job.removes(entry.fence, entry.outcome.is_failure()) {
+                self.history.remove(&entry.cursor());
             }
-            let is_failure = is_live && entry.outcome.is_failure() && failures <= limits.per_job;
-            if is_within || is_failure {
-                kept.insert(entry.cursor());
-            }
-            if number < LAST_KEPT {
-                last.insert(entry.cursor());
-            }
-            before = Some((name, number + 1, failures));
-        }
-        self.history.retain(|cursor, _| kept.contains(cursor));
-        let total = limits.total.and_then(|total| total.try_into().ok()).unwrap_or(usize::MAX);
-        while self.history.len() > total {
-            let mut oldest = self.history.keys();
-            let first = oldest.find(|cursor| !last.contains(cursor));
-            let Some(oldest) = first.or(self.history.keys().next()).cloned() else { return };
-            self.history.remove(&oldest);
         }
     }
 

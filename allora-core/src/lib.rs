@@ -11,6 +11,7 @@ mod job;
 #[cfg(feature = "json")]
 mod json;
 mod labels;
+mod monotonic;
 mod name;
 mod notify;
 mod pattern;

@@ -15,8 +15,8 @@ use std::{fmt, sync::Arc, time::Duration};
 /// The version of the layout of the keys.
 const VERSION: &str = "1";
 
-/// The default total of a history, and the largest one.
-const ENTRIES: u64 = 100_000;
+/// The default number of history entries of each job: the members keep all data in memory.
+const PER_JOB: u64 = 100;
 
 /// Opens a store; see [`Etcd::builder`].
 #[derive(Clone)]
@@ -159,10 +159,10 @@ impl EtcdBuilder {
         self
     }
 
-    /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
-    /// `HistoryLimits::default()` has 100 000 entries, 1 000 of each job, and 30 days. etcd keeps all
-    /// data in memory, and every change until it is compacted: keep it small. Range of the total: 0,
-    /// which keeps no history, to 100 000. Default: none.
+    /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
+    /// failures, and of its other entries; 0 keeps no history. Default: none. etcd keeps all data in
+    /// memory, and every change until it is compacted: `HistoryLimits::default()` has only 100 entries
+    /// of each job, and as many failures.
     pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
         self.history = Some(limits.into());
         self
@@ -234,7 +234,7 @@ impl EtcdBuilder {
     async fn open(self, endpoints: Endpoints) -> Result<Etcd> {
         let timeouts = Timeouts { call: self.timeout, connect: self.connect_timeout };
         let client = Client::new(endpoints, timeouts, self.operations, self.handle)?;
-        let history = HistoryPruning::new(self.history, ENTRIES);
+        let history = HistoryPruning::new(self.history, PER_JOB);
         let store = Store::new(client, self.prefix, history);
         store.check_version(self.connect_timeout).await.map_err(|error| {
             let all: Vec<&str> = store.client.endpoints().collect();
@@ -263,7 +263,7 @@ impl EtcdBuilder {
                 ));
             }
         }
-        if let Some(Err(text)) = self.history.map(|limits| limits.check(ENTRIES)) {
+        if let Some(Err(text)) = self.history.map(|limits| limits.check()) {
             return invalid(text);
         }
         if !(16..=100_000).contains(&self.operations) {

@@ -193,13 +193,6 @@ impl Keys {
         Some(i64::MAX - number)
     }
 
-    /// The job of a history entry.
-    pub(crate) fn history_name(&self, key: &[u8]) -> Option<String> {
-        let (last, name) = key.strip_prefix(self.history().as_bytes())?.get(16..)?.split_last()?;
-        let name = name.iter().map(|byte| !byte).collect();
-        String::from_utf8(name).ok().filter(|_| *last == !0)
-    }
-
     /// The first key of the history entries up to this fence.
     pub(crate) fn history_up_to(&self, fence: i64) -> String {
         format!("{}{}", self.history(), digits(i64::MAX - fence.max(0)))
@@ -269,9 +262,7 @@ mod tests {
         let newest_first = [key(10, "a"), key(9, "z"), key(9, "ab"), key(9, "a"), key(8, "z")];
         assert!(newest_first.is_sorted());
         for name in ["", "a", "a\0b", "ä\u{10ffff}"] {
-            let read =
-                (Keys::fence_in("a/history/", &key(7, name)), keys.history_name(&key(7, name)));
-            assert_eq!(read, (Some(7), Some(name.to_owned())));
+            assert_eq!(Keys::fence_in("a/history/", &key(7, name)), Some(7));
         }
         let of = |name, fence| keys.history_of_up_to(name, fence);
         assert!(of("a", 10) < of("a", 9) && of("a", i64::MAX) < of("a", 0));

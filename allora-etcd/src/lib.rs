@@ -17,7 +17,6 @@ mod cache;
 mod due_index;
 mod liveness;
 mod name_pages;
-mod oldest_page;
 mod sessions;
 mod store;
 // The record layer: one file for each group of calls.

@@ -9,10 +9,7 @@ use chrono::TimeDelta;
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64},
-    },
+    sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
 /// A store in etcd. A clone shares its connections.
@@ -35,8 +32,6 @@ pub(crate) struct Store {
     pub(crate) left_kinds: Mutex<BTreeSet<String>>,
     /// A schedule of each kind that was looked for, to begin with the next time.
     pub(crate) examples: Mutex<HashMap<String, Vec<u8>>>,
-    /// The distance between the fences of the page of oldest history entries that was read last.
-    pub(crate) page_span: AtomicI64,
     pub(crate) is_pruning: AtomicBool,
 }
 
@@ -63,7 +58,6 @@ impl Store {
             history,
             left_kinds: Mutex::default(),
             examples: Mutex::default(),
-            page_span: AtomicI64::new(0),
             is_pruning: AtomicBool::new(false),
             client,
             keys,

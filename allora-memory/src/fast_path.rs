@@ -41,7 +41,7 @@ impl Memory {
         let entries = history.take();
         fast.lapsed = entries.iter().filter(|entry| entry.has_lapsed()).cloned().collect();
         if self.pruning.is_on() {
-            self.pruning.appended(&entries);
+            self.pruning.appended(entries.iter().map(|entry| &*entry.name));
             index.append_history(entries);
         }
         fast

@@ -1,15 +1,15 @@
-//! The history: pages, and what its pruning reads and removes.
+//! The history: pages, and its pruning.
 
 use crate::Memory;
 use allora_core::{
     Result,
-    backend::{HistoryCursor, HistoryEntry, HistoryMark, HistoryQuery},
-    store::{HistoryCount, HistoryPruning, HistoryStore},
+    backend::{HistoryEntry, HistoryQuery, HistoryTrim},
+    store::{HistoryPruning, HistoryStore},
 };
 use async_trait::async_trait;
 
-/// The default total.
-pub(crate) const TOTAL: u64 = 100_000;
+/// The default number of entries of each job.
+pub(crate) const PER_JOB: u64 = 100;
 
 #[async_trait]
 impl HistoryStore for Memory {
@@ -24,39 +24,9 @@ impl HistoryStore for Memory {
         Ok(entries.take(query.limit).cloned().collect())
     }
 
-    async fn count_history(&self, _: Option<&HistoryCursor>) -> Result<HistoryCount> {
-        Ok(HistoryCount::all(self.index().history_len() as u64))
-    }
-
-    async fn history_places(&self, places: &[(&str, u64)]) -> Result<Vec<Option<i64>>> {
-        let index = self.index();
-        Ok(places.iter().map(|(name, place)| index.history_place(name, *place)).collect())
-    }
-
-    async fn history_marks(
-        &self,
-        name: &str,
-        below: i64,
-        limit: usize,
-    ) -> Result<Vec<HistoryMark>> {
-        let index = self.index();
-        let mark = |entry: &HistoryEntry| HistoryMark {
-            fence: entry.fence,
-            is_failure: entry.outcome.is_failure(),
-        };
-        Ok(index.history_of(name, below).take(limit).map(mark).collect())
-    }
-
-    async fn oldest_history(
-        &self,
-        above: Option<&HistoryCursor>,
-        limit: usize,
-    ) -> Result<Vec<HistoryCursor>> {
-        Ok(self.index().oldest_history(above).take(limit).cloned().collect())
-    }
-
-    async fn remove_history(&self, entries: &[HistoryCursor]) -> Result {
-        self.index().remove_history(entries);
+    async fn trim_history(&self, names: &[&str], kept: HistoryTrim) -> Result {
+        let mut index = self.index();
+        names.iter().for_each(|name| index.trim_history(name, kept));
         Ok(())
     }
 }

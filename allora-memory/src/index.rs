@@ -3,7 +3,7 @@
 use crate::packed::PackedRecord;
 use allora_core::{
     Time,
-    backend::{HistoryCursor, HistoryEntry},
+    backend::{HistoryCursor, HistoryEntry, HistoryTrim},
     record::{Record, TOMBSTONE},
     time::saturating_add,
 };
@@ -133,10 +133,6 @@ impl Index {
         }
     }
 
-    pub(crate) fn history_len(&self) -> usize {
-        self.history.len()
-    }
-
     /// History entries below this one, the newest first.
     pub(crate) fn history(
         &self,
@@ -145,35 +141,6 @@ impl Index {
         use std::ops::Bound::{Excluded, Unbounded};
         let below = (Unbounded, before.map_or(Unbounded, Excluded));
         self.history.range::<HistoryCursor, _>(below).rev().map(|(_, entry)| entry)
-    }
-
-    /// The places of history entries above this one, the oldest first.
-    pub(crate) fn oldest_history(
-        &self,
-        above: Option<&HistoryCursor>,
-    ) -> impl Iterator<Item = &HistoryCursor> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let above = (above.map_or(Unbounded, Excluded), Unbounded);
-        self.history.range::<HistoryCursor, _>(above).map(|(place, _)| place)
-    }
-
-    /// The history entries of one job below this fence, the newest first.
-    pub(crate) fn history_of<'a>(
-        &'a self,
-        name: &'a str,
-        below: i64,
-    ) -> impl Iterator<Item = &'a HistoryEntry> {
-        let fences = self.history_of.get(name).into_iter();
-        let fences = fences.flat_map(move |fences| fences.range(..below).rev());
-        fences.filter_map(move |fence| {
-            self.history.get(&HistoryCursor { fence: *fence, name: name.to_owned() })
-        })
-    }
-
-    /// The fence of the job's entry at this place; 1 is the newest one.
-    pub(crate) fn history_place(&self, name: &str, place: u64) -> Option<i64> {
-        let before = usize::try_from(place).ok()?.checked_sub(1)?;
-        self.history_of.get(name)?.iter().rev().nth(before).copied()
     }
 
     pub(crate) fn append_history(&mut self, entries: Vec<HistoryEntry>) {
@@ -187,15 +154,20 @@ impl Index {
         }
     }
 
-    pub(crate) fn remove_history(&mut self, entries: &[HistoryCursor]) {
-        for entry in entries {
-            self.history.remove(entry);
-            if let Some(fences) = self.history_of.get_mut(&entry.name) {
-                fences.remove(&entry.fence);
-                if fences.is_empty() {
-                    self.history_of.remove(&entry.name);
-                }
+    /// Removes what is not kept of the history of one job.
+    pub(crate) fn trim_history(&mut self, name: &str, mut kept: HistoryTrim) {
+        let Some(fences) = self.history_of.get_mut(name) else { return };
+        let mut at = HistoryCursor { fence: 0, name: name.to_owned() };
+        for fence in fences.iter().rev().copied().collect::<Vec<_>>() {
+            at.fence = fence;
+            let is_failure = |entry: &HistoryEntry| entry.outcome.is_failure();
+            if self.history.get(&at).is_none_or(|entry| kept.removes(fence, is_failure(entry))) {
+                self.history.remove(&at);
+                fences.remove(&fence);
             }
+        }
+        if fences.is_empty() {
+            self.history_of.remove(name);
         }
     }
 

@@ -60,16 +60,16 @@ struct Shared {
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
-        let pruning = Arc::new(HistoryPruning::new(None, history::TOTAL));
+        let pruning = Arc::new(HistoryPruning::new(None, history::PER_JOB));
         Self { namespace: "allora".into(), clock: None, pruning, shared: Arc::default() }
     }
 
     /// Keeps a history within these [limits](HistoryLimits), for this handle and its later clones. A
-    /// number alone is the total; 0 keeps no history. Default: none. No range is checked: the newest 20
-    /// entries of each job stay in any case.
+    /// number alone is that of each job's failures, and of its other entries; 0 keeps no history.
+    /// Default: none. With `HistoryLimits::default()`, 100 of each.
     #[must_use]
     pub fn with_history(mut self, limits: impl Into<HistoryLimits>) -> Self {
-        self.pruning = Arc::new(HistoryPruning::new(Some(limits.into()), history::TOTAL));
+        self.pruning = Arc::new(HistoryPruning::new(Some(limits.into()), history::PER_JOB));
         self
     }
 

@@ -24,9 +24,8 @@ use std::{
 
 const OP: &str = "connect";
 
-/// The default total of a history, and the largest one.
-const ENTRIES: u64 = 1_000_000;
-const MOST_ENTRIES: u64 = 10_000_000;
+/// The default number of history entries of each job.
+const PER_JOB: u64 = 1_000;
 
 /// Connects to a store.
 ///
@@ -104,10 +103,9 @@ impl RedisBuilder {
         self
     }
 
-    /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
-    /// `HistoryLimits::default()` has 1 million entries, 1 000 of each job, and 30 days. The total is
-    /// that of all shards together. Range of the total: 0, which keeps no history, to 10 million.
-    /// Default: none.
+    /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
+    /// failures, and of its other entries; 0 keeps no history. Default: none. Redis keeps it in memory:
+    /// an entry without an output takes about 500 bytes.
     pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
         self.history = Some(limits.into());
         self
@@ -217,11 +215,7 @@ impl RedisBuilder {
         sentinels: impl IntoIterator<Item = T>,
         master: &str,
     ) -> Result<Redis> {
-        let certificates = self.certificates.as_ref();
-        let sentinels: Vec<ConnectionInfo> = sentinels
-            .into_iter()
-            .map(|one| connection_info(one, certificates))
-            .collect::<Result<_>>()?;
+        let sentinels = self.addresses(sentinels)?;
         let Some(first) = sentinels.first() else { return Err(none("sentinel")) };
         let place = format!("{} (sentinel of {master:?})", place_of(first));
         let login = self.sentinels.clone();
@@ -251,11 +245,7 @@ impl RedisBuilder {
         self,
         nodes: impl IntoIterator<Item = T>,
     ) -> Result<Redis> {
-        let certificates = self.certificates.as_ref();
-        let nodes: Vec<ConnectionInfo> = nodes
-            .into_iter()
-            .map(|one| connection_info(one, certificates))
-            .collect::<Result<_>>()?;
+        let nodes = self.addresses(nodes)?;
         let Some(first) = nodes.first() else { return Err(none("node")) };
         let place = format!("{} (cluster)", place_of(first));
         if let Some(other) = nodes.iter().find(|node| node.redis_settings().db() != 0) {
@@ -271,6 +261,14 @@ impl RedisBuilder {
         });
         let cluster = Cluster::new(seeds.collect(), self.servers_like(first), self.timeout);
         self.open(Servers::Cluster(Arc::new(cluster)), place, Expected::Cluster).await
+    }
+
+    fn addresses<T: IntoConnectionInfo>(
+        &self,
+        servers: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<ConnectionInfo>> {
+        let info = |server| connection_info(server, self.certificates.as_ref());
+        servers.into_iter().map(info).collect()
     }
 
     fn server(&self, info: ConnectionInfo) -> Result<Arc<Server>, Failure> {
@@ -318,7 +316,7 @@ impl RedisBuilder {
             scripts: Scripts::default(),
             place,
             durability_warning,
-            history: HistoryPruning::new(self.history, ENTRIES),
+            history: HistoryPruning::new(self.history, PER_JOB),
             unused: self.unused.map(Unused::new),
             confirm: (self.replicas > 0).then_some(Confirm { replicas: self.replicas, within }),
             store_ids: Mutex::new(HashMap::new()),
@@ -341,7 +339,7 @@ impl RedisBuilder {
         if !range.contains(&self.timeout) {
             return wrong(format!("a time-out of {:?}; give 10 ms to 1 min", self.timeout));
         }
-        if let Some(Err(text)) = self.history.map(|limits| limits.check(MOST_ENTRIES)) {
+        if let Some(Err(text)) = self.history.map(|limits| limits.check()) {
             return wrong(text);
         }
         let range = Duration::from_secs(1)..=Duration::from_secs(10 * 366 * 86_400);

@@ -133,7 +133,7 @@ impl Store {
                 let Update { name, mut cached, update, entry, .. } =
                     update.ok_or_else(|| self.unexpected_response(OP))?;
                 if entry.is_some() {
-                    self.history.appended_to(iter::once(&*name));
+                    self.history.appended([&*name]);
                 }
                 cached.commit(&update, &stamp, now);
                 let operation = &batch.operations[target.first];
@@ -535,7 +535,7 @@ fn claim_of(
 
 /// The clock as the scripts take it: empty for the server's own. `None` for a time that they cannot
 /// compute with.
-fn fixed_clock(time: TimeSource) -> Option<String> {
+pub(crate) fn fixed_clock(time: TimeSource) -> Option<String> {
     match time {
         TimeSource::Store { .. } => Some(String::new()),
         TimeSource::Fixed(at) => {

@@ -79,12 +79,12 @@ impl Shard {
         format!("{}:history", self.tag)
     }
 
-    /// The history of one job: a sorted set as [`history`](Self::history).
+    /// The entries of one job that are no failures: a sorted set as [`history`](Self::history).
     pub(crate) fn history_of(&self, name: &str) -> String {
         format!("{}:history:{name}", self.tag)
     }
 
-    /// The failures among the history of one job: a sorted set as [`history`](Self::history).
+    /// The failures of one job: a sorted set as [`history`](Self::history).
     pub(crate) fn failures_of(&self, name: &str) -> String {
         format!("{}:failures:{name}", self.tag)
     }

@@ -3,6 +3,7 @@
 use crate::{
     client::Response,
     encoding::ms,
+    fast_path::fixed_clock,
     keys::Shard,
     script::Call,
     shards::CHUNK,
@@ -10,7 +11,7 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{ClaimDue, Claimed, ClaimedDue, Due, DueQuery, JobState, Page, TimeSource},
+    backend::{ClaimDue, ClaimedDue, Due, DueQuery, JobState, Page, TimeSource},
     record::Record,
     time::from_millis,
 };
@@ -113,15 +114,12 @@ impl Store {
         let all = records.chain([keys.claimed_by(query.node)]);
         let all: Vec<String> = all.chain(query.kinds.iter().map(|kind| keys.due(kind))).collect();
         let mut call = Call::new(&self.scripts.claim_due, &all);
-        let now = match time {
-            TimeSource::Store { .. } => String::new(),
-            TimeSource::Fixed(at) => at.timestamp_micros().to_string(),
-        };
-        call.arg(now).optional(query.not_after.map(|until| until.timestamp_micros()));
-        let limit = query.limit.min(MAX_FOUND);
+        let clock = fixed_clock(time);
         // A node with a line feed has no place in a hot record.
-        let is_off = !self.claims_due() || limit == 0 || query.node.contains('\n');
-        call.arg(if is_off { 0 } else { limit });
+        let is_off = clock.is_none() || !self.claims_due() || query.node.contains('\n');
+        call.arg(clock.unwrap_or_default());
+        call.optional(query.not_after.map(|until| until.timestamp_micros()));
+        call.arg(if is_off { 0 } else { query.limit.min(MAX_FOUND) });
         call.arg(format!("{:x}", query.claim_id)).arg(self.version_stamp()).arg(query.node);
         call.arg(if query.is_repeated { "1" } else { "" });
         for kind in query.kinds {
@@ -152,10 +150,7 @@ impl Store {
         };
         let claims = read.iter().map(|stored| {
             let record = stored.readable().filter(|record| query.kinds.contains(&&*record.kind))?;
-            let lease = record.claimed_by(query.claim_id)?;
-            let occurrence = lease.occurrence.clone();
-            let claim = Claimed::new(occurrence, lease.fence, record.incarnation, lease.until);
-            Some((record, stored.cached(), claim))
+            Some((record, stored.cached(), record.claimed_by(query.claim_id)?))
         });
         let claims: Vec<_> = claims.collect();
         let mut claimed = Vec::with_capacity(names.len());

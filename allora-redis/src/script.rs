@@ -26,8 +26,7 @@ pub(crate) struct Scripts {
     pub(crate) kinds: Script,
     pub(crate) repair_index: Script,
     pub(crate) purge_tombstones: Script,
-    pub(crate) history_places: Script,
-    pub(crate) remove_history: Script,
+    pub(crate) trim_history: Script,
     pub(crate) watch_unused: Script,
 }
 
@@ -46,8 +45,7 @@ impl Default for Scripts {
             kinds: script(include_str!("lua/kinds.lua")),
             repair_index: script(include_str!("lua/repair_index.lua")),
             purge_tombstones: script(include_str!("lua/purge_tombstones.lua")),
-            history_places: script(include_str!("lua/history_places.lua")),
-            remove_history: script(include_str!("lua/remove_history.lua")),
+            trim_history: script(include_str!("lua/trim_history.lua")),
             watch_unused: script(include_str!("lua/watch_unused.lua")),
         }
     }

@@ -15,9 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// The default total of a history, and the largest one.
-const ENTRIES: u64 = 10_000_000;
-const MOST_ENTRIES: u64 = 1_000_000_000;
+/// The default number of history entries of each job.
+const PER_JOB: u64 = 1_000;
 
 /// Opens a store; see [`Sql::builder`].
 #[derive(Clone, Debug)]
@@ -74,17 +73,16 @@ impl SqlBuilder {
         self
     }
 
-    /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
-    /// `HistoryLimits::default()` has 10 million entries, 1 000 of each job, and 30 days. Range of the
-    /// total: 0, which keeps no history, to 1 billion. Default: none. With history on, a batch of
-    /// claims costs a read and a commit instead of one statement; on PostgreSQL, the statement writes
-    /// the entries, too.
+    /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
+    /// failures, and of its other entries; 0 keeps no history. Default: none. With a history, a batch
+    /// of completions is a transaction of two statements; on PostgreSQL, one statement writes the
+    /// entries, too.
     ///
     /// ```
     /// use allora::backend::HistoryLimits;
     /// use allora_sql::Sql;
     ///
-    /// let builder = Sql::builder().history(100_000);
+    /// let builder = Sql::builder().history(500);
     /// let builder = Sql::builder().history(HistoryLimits::default().per_job(200));
     /// ```
     pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
@@ -197,7 +195,7 @@ impl SqlBuilder {
             let wrong = format!("a store timeout of {asked:?}; give 10 ms to 60 s");
             return Err(Error::invalid(wrong).op("connect"));
         }
-        let checked = self.history.map_or(Ok(()), |limits| limits.check(MOST_ENTRIES));
+        let checked = self.history.map_or(Ok(()), |limits| limits.check());
         checked.map_err(|wrong| Error::invalid(wrong).op("connect"))
     }
 
@@ -208,7 +206,7 @@ impl SqlBuilder {
         place: Url,
     ) -> Result<Sql> {
         let durability_warning = driver.inspect().await?;
-        let history = HistoryPruning::new(self.history, ENTRIES);
+        let history = HistoryPruning::new(self.history, PER_JOB);
         let has_entries = history.is_on();
         let client = Client {
             driver,

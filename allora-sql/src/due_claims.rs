@@ -2,15 +2,14 @@
 //! and otherwise a transaction that locks what is due and claims that.
 
 use crate::{
-    claimed_row,
     client::{Client, ReadRows, decides, number, read_rows, retry},
-    dialect::RequestContext,
+    dialect::{RequestContext, single_statement::CHUNK},
     driver::{Row, Statement, Value},
     encoding::IndexPlace,
 };
 use allora_core::{
     Result,
-    backend::{Batch, ClaimDue, Claimed, ClaimedDue, JobState, TimeSource},
+    backend::{Batch, ClaimDue, ClaimedDue, TimeSource},
     record::Record,
 };
 
@@ -44,11 +43,14 @@ impl Client {
             clock => decides(time, clock),
         };
         self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
+        let claimed_of = |name: &str, record: &Record| {
+            Some((record.state(name), record.claimed_by(query.claim_id)?))
+        };
         let mut claimed = Vec::with_capacity(read.rows.len());
         let mut large = Vec::new();
         for row in read.rows {
             match row.record {
-                Ok(record) => claimed.extend(claimed_of(&row.name, &record, query.claim_id)),
+                Ok(record) => claimed.extend(claimed_of(&row.name, &record)),
                 // It has much data, or is unreadable.
                 Err(_) => large.push(row.name),
             }
@@ -56,7 +58,7 @@ impl Client {
         for name in large {
             let loaded = self.read(OP, self.dialect.load(&[&name])).await?.rows.pop();
             let record = loaded.and_then(|row| row.record.ok());
-            claimed.extend(record.and_then(|record| claimed_of(&name, &record, query.claim_id)));
+            claimed.extend(record.and_then(|record| claimed_of(&name, &record)));
         }
         Ok(ClaimedDue::new(now, claimed))
     }
@@ -68,13 +70,13 @@ impl Client {
         };
         let behind = self.frontier.of(query.kinds);
         if let Some(first) = one(query, behind) {
-            let mut read = self.claim_at_once(first, query).await?;
+            let mut read = self.claim_at_once(first).await?;
             let left = query.limit.saturating_sub(read.rows.len());
             if behind.is_some() && left > 0 {
                 let mut rest = *query;
                 rest.limit = left;
                 if let Some(rest) = one(&rest, None) {
-                    read.rows.extend(self.claim_at_once(rest, query).await?.rows);
+                    read.rows.extend(self.claim_at_once(rest).await?.rows);
                 }
             }
             let last = read.rows.iter().filter_map(IndexPlace::of).max();
@@ -82,26 +84,37 @@ impl Client {
             return Ok(read);
         }
         let claimed = retry!(self, OP, self.claim_in_transaction(context, query))?;
-        if claimed.ids.is_empty() {
-            let (clock, rows) = (claimed.clock, Vec::new());
-            return Ok(ReadRows { clock, beside: None, left_out: None, rows });
-        }
-        let mut read = self.read(OP, self.dialect.claimed(&claimed.ids)).await?;
-        // The clock that decided.
-        read.clock = claimed.clock.or(read.clock);
-        Ok(read)
+        self.claimed(claimed).await
     }
 
-    /// Runs the statement that finds and claims.
-    async fn claim_at_once(&self, statement: Statement, query: &ClaimDue<'_>) -> Result<ReadRows> {
+    /// Runs the statement that finds and claims, and reads the records if it has returned their keys.
+    async fn claim_at_once(&self, statement: Statement) -> Result<ReadRows> {
         let rows = retry!(self, OP, async {
             let mut lent = self.driver.writer().await?;
             let done = lent.conn()?.rows(statement.clone()).await;
             self.driver.end(lent, done)
         })?;
-        let claim_id = query.claim_id.to_be_bytes();
-        let whole = |row| claimed_row::whole(row, query.node, claim_id);
-        Ok(read_rows(rows.into_iter().map(whole).collect()))
+        if rows.first().is_none_or(|row| row.len() > 2) {
+            return Ok(read_rows(rows));
+        }
+        let mut claimed = ClaimedRows { clock: None, ids: Vec::with_capacity(rows.len()) };
+        for row in rows {
+            let mut numbers = row.into_iter().map(Value::into_int);
+            claimed.clock = numbers.next().flatten();
+            claimed.ids.extend(numbers.next().flatten());
+        }
+        self.claimed(claimed).await
+    }
+
+    /// Reads the claimed records. The clock is the one that has decided.
+    async fn claimed(&self, claimed: ClaimedRows) -> Result<ReadRows> {
+        let ClaimedRows { clock, ids } = claimed;
+        let mut claimed = ReadRows { clock, beside: None, left_out: None, rows: Vec::new() };
+        for ids in ids.chunks(CHUNK) {
+            let read = self.read(OP, self.dialect.claimed(ids)).await?;
+            claimed.rows.extend(read.rows);
+        }
+        Ok(claimed)
     }
 
     async fn claim_in_transaction(
@@ -148,12 +161,4 @@ fn place_of(row: Row) -> Option<IndexPlace> {
     let cells: Vec<i64> = row.into_iter().map_while(Value::into_int).collect();
     let [id, index_at] = cells.try_into().ok()?;
     Some(IndexPlace { index_at, id })
-}
-
-/// The record with the claim of this id.
-fn claimed_of(name: &str, record: &Record, claim_id: u128) -> Option<(JobState, Claimed)> {
-    let lease = record.claimed_by(claim_id)?;
-    let occurrence = lease.occurrence.clone();
-    let claimed = Claimed::new(occurrence, lease.fence, record.incarnation, lease.until);
-    Some((record.state(name), claimed))
 }

@@ -104,6 +104,7 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
     ("error", Type::BytesOrNull),
     ("reason", Type::BytesOrNull),
     ("output", Type::BytesOrNull),
+    ("is_failure", Type::Int),
 ];
 
 /// The columns of the data table. The first two are the key.
@@ -565,6 +566,7 @@ pub(crate) fn history_columns(entry: &HistoryEntry) -> Vec<Value> {
         Value::bytes(entry.outcome.error()),
         Value::Bytes(entry.reason.map(|reason| reason.text().into())),
         Value::Bytes(entry.output.clone().map(String::into_bytes)),
+        Value::int(entry.outcome.is_failure().into()),
     ]
 }
 

@@ -82,7 +82,7 @@ impl Client {
             }
             if is_listed {
                 let ended = fast.replies[before..].iter().map(|(i, _)| batch.operations[*i].name);
-                self.history.appended_to(ended);
+                self.history.appended(ended);
             }
         }
         for claims in claims.chunks(single_statement::CHUNK) {

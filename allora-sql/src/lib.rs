@@ -10,7 +10,6 @@
     allow(dead_code, unused_imports, unused_macros, reason = "without a database it does nothing")
 )]
 
-mod claimed_row;
 mod client;
 mod connect;
 mod dialect;

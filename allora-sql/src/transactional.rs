@@ -208,7 +208,7 @@ impl Sql {
         let mut write = write_of(name, version, Some(&before), &after);
         let entries = history.take();
         write.history = entries.iter().map(history_columns).collect();
-        client.history.appended(&entries);
+        client.history.appended(entries.iter().map(|entry| &*entry.name));
         let writes = [write];
         if let Some(statement) = client.dialect.flavour.write(&client.dialect, &writes) {
             return Ok(RawStatement::of(statement));
@@ -258,7 +258,7 @@ impl Sql {
             let mut write = write_of(operation.name, version, Some(&before), &after);
             let entries = history.take();
             write.history = entries.iter().map(history_columns).collect();
-            client.history.appended(&entries);
+            client.history.appended(entries.iter().map(|entry| &*entry.name));
             client.put(conn, &[write]).await?;
         }
         Ok(reply)

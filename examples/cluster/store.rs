@@ -7,6 +7,6 @@ use std::sync::Arc;
 /// Opens the store behind the URL; tables of different prefixes are invisible to each other.
 pub(crate) async fn open(url: &str, prefix: &str) -> Result<Arc<dyn Backend>, BoxError> {
     // The verdict is about every run.
-    let history = HistoryLimits::from(1_000_000).per_job(1_000_000);
+    let history = HistoryLimits::from(1_000_000);
     Ok(Arc::new(Sql::builder().prefix(prefix).history(history).connect(url).await?))
 }

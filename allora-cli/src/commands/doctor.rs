@@ -12,7 +12,7 @@ use crate::{
 };
 use allora_core::{
     Condition, Error, ErrorKind, StoredSchedule, Time,
-    backend::{HistorySize, JobState},
+    backend::JobState,
     runtime::{Runtime, Tokio},
     stored::{Filter, ScheduleState, WhyCode, ahead_until},
     time::since,
@@ -34,7 +34,7 @@ pub(crate) struct Doctor {
     #[command(flatten)]
     place: StoreArgs,
     /// Prints JSON, one object a line: check (the code of a condition, if it is one), state (ok, bad or
-    /// warning) and text; for the history also entries and limit.
+    /// warning) and text; for the history also its numbers of entries and failures.
     #[arg(long)]
     json: bool,
 }
@@ -67,7 +67,7 @@ impl Doctor {
             let mut well = true;
             well &= writes(&session, report).await?;
             well &= clock_and_speed(&session, report).await?;
-            well &= history(&session, report).await?;
+            history(&session, report)?;
             wake_ups(&session, report)?;
             well &= fleet(&session, report).await?;
             well &= jobs(&session, report).await?;
@@ -136,40 +136,20 @@ fn difference(before: Time, store: Time, after: Time) -> (Duration, bool) {
     if store < before { (since(before, store), true) } else { (since(store, after), false) }
 }
 
-/// The size of the history. Near the total, the oldest entries go before the limits of their jobs are
-/// reached.
-async fn history(session: &Session, report: Report) -> Outcome<bool> {
+/// The limits of the history.
+fn history(session: &Session, report: Report) -> Outcome {
     let Some(history) = session.store.history() else {
-        report.said(true, "history", "no")?;
-        return Ok(true);
+        return report.said(true, "history", "no");
     };
-    let size = match history.size().await {
-        Ok(size) => size,
-        Err(error) => {
-            report.said(false, "history", &chain(&error))?;
-            return Ok(false);
-        }
-    };
-    let HistorySize { entries, total, .. } = size;
-    let text = format!("{entries} entries, of {total} at most");
-    let (mark, text) = match is_nearly_full(size) {
-        false => ("ok", text),
-        true => (
-            "!",
-            format!(
-                "{text}: the oldest are removed, also failures; raise --history, or lower \
-                 --history-per-job or --history-age"
-            ),
-        ),
-    };
-    let more = json!({ "entries": entries, "limit": total });
-    report.line_with(mark, "history", &text, more)?;
-    Ok(true)
-}
-
-/// `true` for nine tenths of the total and more.
-fn is_nearly_full(size: HistorySize) -> bool {
-    size.entries >= size.total - size.total / 10
+    let limits = history.limits();
+    let numbers = [limits.per_job, limits.failures_per_job];
+    let [entries, failures] = numbers.map(Option::unwrap_or_default);
+    let [age, failure_age] = [limits.age, limits.failure_age].map(|age| age.as_secs() / 86_400);
+    let text = format!(
+        "of each job {entries} entries of {age} days, and {failures} failures of {failure_age} days"
+    );
+    let more = json!({ "entries": entries, "failures": failures });
+    report.line_with("ok", "history", &text, more)
 }
 
 fn wake_ups(session: &Session, report: Report) -> Outcome {
@@ -372,13 +352,6 @@ impl Report {
 mod tests {
     use super::*;
     use crate::values::instant;
-
-    #[test]
-    fn a_history_near_its_total_is_reported() {
-        for (entries, is) in [(0, false), (89, false), (90, true), (100, true), (110, true)] {
-            assert_eq!(is_nearly_full(HistorySize::new(entries, 100)), is, "{entries}");
-        }
-    }
 
     #[test]
     fn a_clock_that_is_off_is_told_from_a_long_trip() {

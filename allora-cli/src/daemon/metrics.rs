@@ -97,18 +97,41 @@ fn measure(scheduler: &Handle) {
 }
 
 fn describe() {
-    describe_gauge!("allora_store_reached", "1 once the store has answered");
-    describe_gauge!("allora_healthy", "1 if nothing keeps a job of this node from running");
-    describe_gauge!("allora_jobs", "Jobs in code of this node, such as lines of crontabs");
-    describe_gauge!("allora_jobs_paused", "Paused jobs in code of this node");
-    describe_gauge!("allora_nodes_live", "Live nodes of the store");
-    describe_gauge!("allora_orphans", "Orphaned records, on the node that looks for them");
+    describe_gauge!(
+        "allora_store_reached",
+        "1 once the store has answered since the daemon started; worry if it stays 0."
+    );
+    describe_gauge!(
+        "allora_healthy",
+        "1 if nothing keeps a job of this node from running; worry if it is 0 for 5 minutes."
+    );
+    describe_gauge!(
+        "allora_jobs",
+        "Jobs in code of this node, such as lines of crontabs; worry if it falls without a \
+         change of the crontabs."
+    );
+    describe_gauge!(
+        "allora_jobs_paused",
+        "Jobs in code of this node that are paused; worry if one stays paused longer than intended."
+    );
+    describe_gauge!(
+        "allora_nodes_live",
+        "Live nodes of the store, as this node sees them; worry if it is less than the number \
+         of daemons."
+    );
+    describe_gauge!(
+        "allora_orphans",
+        "Records of jobs in code that no live node declares, counted by one of the nodes; if it \
+         is above 0, restore the line or remove the record with `allora gc`."
+    );
     describe_gauge!(
         "allora_crontab_errors",
-        "Errors of the crontabs: lines that do not run as written"
+        "Errors of the crontabs, that is, lines that do not run as written; worry if it is above 0."
     );
     describe_counter!(
         "allora_runs_lapsed_total",
-        "Runs of any node that this node recorded as lost or expired"
+        "Runs of any node whose lease ended without word from it, as recorded by this node: \
+         expired runs run again, lost ones do not; worry if it grows, because nodes die or do \
+         not reach the store."
     );
 }

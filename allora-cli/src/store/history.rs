@@ -8,18 +8,20 @@ use std::time::Duration;
 /// The limits that were set; what was not has its default.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct HistoryOptions {
-    /// Keeps so many entries of history in the store; 0 keeps none [default: the configuration's, or
-    /// 10000000 in SQL, 1000000 in Redis, 100000 in etcd].
+    /// Keeps so many entries of history of each job, beside its failures; 0 keeps none at all
+    /// [default: the configuration's, or 1000, and 100 in etcd].
     #[arg(long, value_name = "ENTRIES")]
     pub(crate) history: Option<u64>,
-    /// Keeps so many entries of each job, at least 20; beyond them, its last failures [default: the
-    /// configuration's, or 1000].
-    #[arg(long, value_name = "ENTRIES")]
-    pub(crate) history_per_job: Option<u64>,
-    /// Keeps entries for so long, at least 1 h; the last 20 of each job and its failures stay [default:
-    /// the configuration's, or 30d].
+    /// Keeps these entries for so long, at least 1 h [default: the configuration's, or 90d].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) history_age: Option<Duration>,
+    /// Keeps so many failures of each job [default: the configuration's, or as many as of the other
+    /// entries].
+    #[arg(long, value_name = "ENTRIES")]
+    pub(crate) history_failures: Option<u64>,
+    /// Keeps failures for so long, at least 1 h [default: the configuration's, or 365d].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) history_failure_age: Option<Duration>,
 }
 
 impl HistoryOptions {
@@ -27,16 +29,17 @@ impl HistoryOptions {
     pub(super) fn or(self, others: Self) -> Self {
         Self {
             history: self.history.or(others.history),
-            history_per_job: self.history_per_job.or(others.history_per_job),
             history_age: self.history_age.or(others.history_age),
+            history_failures: self.history_failures.or(others.history_failures),
+            history_failure_age: self.history_failure_age.or(others.history_failure_age),
         }
     }
 
     pub(super) fn limits(self) -> HistoryLimits {
         let mut limits = HistoryLimits::default();
-        limits.total = self.history;
-        limits.per_job = self.history_per_job.unwrap_or(limits.per_job);
+        (limits.per_job, limits.failures_per_job) = (self.history, self.history_failures);
         limits.age = self.history_age.unwrap_or(limits.age);
+        limits.failure_age = self.history_failure_age.unwrap_or(limits.failure_age);
         limits
     }
 }
@@ -54,7 +57,7 @@ mod tests {
             history_age: Some(hours(2)),
             ..HistoryOptions::default()
         };
-        let expected = HistoryLimits::default().total(5).age(hours(2));
+        let expected = HistoryLimits::default().per_job(5).age(hours(2));
         assert_eq!(options.or(configured).limits(), expected);
         assert_eq!(HistoryOptions::default().limits(), HistoryLimits::default());
     }

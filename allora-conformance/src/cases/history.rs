@@ -484,17 +484,10 @@ async fn run(node: &Node, name: &str, first: i64, runs: i64, completion: Complet
     }
 }
 
-/// The number of all entries.
-async fn size(node: &Node) -> usize {
-    let all = fine(node.history().entries(HistoryQuery::new(1_000)).await).len();
-    let size = fine(node.history().size().await);
-    assert_eq!(size.entries, all as u64);
-    all
-}
-
 pub(super) async fn a_busy_job_evicts_no_entry_of_another(w: &Cluster) {
-    let limits = HistoryLimits::default().per_job(30).total(70);
+    let limits = HistoryLimits::default().per_job(30);
     let Some(node) = w.join_with_history("limited", limits).await else { return };
+    assert_eq!(node.history().limits().per_job, Some(30));
     run(&node, "nightly", 10, 3, Completion::Succeeded).await;
     let nightly = node.history_entries("nightly").await;
     run(&node, "busy", 100, 100, Completion::Succeeded).await;
@@ -504,88 +497,77 @@ pub(super) async fn a_busy_job_evicts_no_entry_of_another(w: &Cluster) {
     let left = node.history_entries("busy").await;
     assert!((30..=33).contains(&left.len()), "{} of at most 30 are left", left.len());
     assert_eq!(left, busy[..left.len()], "the newest");
-    // Also where the total takes more than the limit of each job.
-    for name in ["busier", "busiest"] {
-        run(&node, name, 400, 40, Completion::Succeeded).await;
-    }
-    node.prune(t(500)).await;
-    assert_eq!(fine(node.history().size().await).total, 70);
-    let all = size(&node).await;
-    assert!((70..=77).contains(&all), "{all} of at most 70 are left");
-    assert_eq!(node.history_entries("nightly").await, nightly);
-    let busy = node.history_entries("busy").await.len();
-    assert!((20..30).contains(&busy), "the oldest go first: {busy} are left");
+    let all = fine(node.history().entries(HistoryQuery::new(1_000)).await);
+    assert_eq!(all.len(), left.len() + nightly.len(), "pages of all jobs have no more");
 }
 
-pub(super) async fn the_last_twenty_of_a_job_are_kept(w: &Cluster) {
-    let hour = std::time::Duration::from_secs(HOUR.unsigned_abs());
-    let limits = HistoryLimits::default().per_job(20).age(hour).total(40);
+pub(super) async fn failures_and_the_rest_have_limits_of_their_own(w: &Cluster) {
+    let limits = HistoryLimits::default().per_job(20).failures_per_job(5);
     let Some(node) = w.join_with_history("limited", limits).await else { return };
-    run(&node, "seldom", 10, 25, Completion::Succeeded).await;
-    let seldom = node.history_entries("seldom").await;
-    run(&node, "busy", 5 * HOUR, 50, Completion::Succeeded).await;
-    node.prune(t(6 * HOUR)).await;
-    assert_eq!(node.history_entries("seldom").await, seldom[..20]);
-    assert_eq!(size(&node).await, 40);
-    // Nothing else is there to remove.
-    run(&node, "another", 6 * HOUR, 10, Completion::Succeeded).await;
-    node.prune(t(7 * HOUR)).await;
-    let all = size(&node).await;
-    assert!((40..=44).contains(&all), "{all} of at most 40 are left");
-    assert_eq!(node.history_entries("another").await.len(), 10, "the oldest go first");
-}
-
-pub(super) async fn failures_are_kept_up_to_the_total(w: &Cluster) {
-    let hour = std::time::Duration::from_secs(HOUR.unsigned_abs());
-    let limits = HistoryLimits::default().per_job(20).age(hour);
-    let Some(node) = w.join_with_history("limited", limits.total(1_000)).await else { return };
     run(&node, "job", 10, 2, Completion::Failed("no")).await;
     run(&node, "job", 12, 1, Completion::Dead("no more")).await;
     run(&node, "job", 13, 40, Completion::Succeeded).await;
-    node.prune(t(5 * HOUR)).await;
+    node.prune(t(100)).await;
     let words = |past: &[HistoryEntry]| -> Vec<&'static str> {
         past.iter().map(|past| past.outcome.word()).collect()
     };
     let kept = node.history_entries("job").await;
-    assert_eq!(kept.len(), 23, "{kept:?}");
-    assert_eq!(words(&kept[20..]), ["dead", "failed", "failed"]);
-    // Of a job that always fails, as many again.
-    run(&node, "fails", 5 * HOUR, 60, Completion::Failed("no")).await;
-    node.prune(t(6 * HOUR)).await;
-    let failures = node.history_entries("fails").await.len();
-    assert!((40..=42).contains(&failures), "{failures} of at most 40 are left");
-    let Some(node) = w.join_with_history("small", limits.total(45)).await else { return };
-    run(&node, "job", 7 * HOUR, 1, Completion::Succeeded).await;
-    node.prune(t(7 * HOUR)).await;
-    assert_eq!(words(&node.history_entries("job").await), ["succeeded"; 20]);
-    assert_eq!(size(&node).await, 45);
+    assert_eq!(
+        words(&kept),
+        [["succeeded"; 20].as_slice(), &["dead", "failed", "failed"]].concat()
+    );
+    // Failures evict failures alone.
+    run(&node, "job", 100, 30, Completion::Failed("no")).await;
+    node.prune(t(200)).await;
+    let kept = node.history_entries("job").await;
+    assert_eq!(words(&kept), [["failed"; 5].as_slice(), &["succeeded"; 20]].concat());
+}
+
+pub(super) async fn a_lost_run_that_succeeds_is_a_failure_no_more(w: &Cluster) {
+    let limits = HistoryLimits::default().per_job(20).failures_per_job(1);
+    let Some(node) = w.join_with_history("limited", limits).await else { return };
+    let seen = node.register(t(0), "job", t(60)).await;
+    let run_of = won(node.claim(t(60), "job", marked(&seen, 1, t(120), Sharing::Shared)).await);
+    node.reap(t(125), "job").await;
+    node.end(t(130), "job", run_of.fence, extend()).await;
+    node.end(t(131), "job", run_of.fence, ran_and_stay()).await;
+    let succeeded = node.history_entries("job").await;
+    assert_eq!(told(&succeeded), [(t(60), 1, "limited", t(131), &Outcome::Succeeded)]);
+    for (second, claim_id) in [(200, 2), (300, 3)] {
+        let seen = node.read("job").await;
+        let claim = marked(&seen, claim_id, t(second + 100), Sharing::Exclusive);
+        won(node.claim(t(second), "job", claim).await);
+        node.reap(t(second + 65), "job").await;
+    }
+    node.prune(t(400)).await;
+    let left = node.history_entries("job").await;
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!((&left[0].outcome, &left[1]), (&Outcome::Lost, &succeeded[0]));
 }
 
 pub(super) async fn entries_older_than_the_age_are_removed(w: &Cluster) {
-    let hour = std::time::Duration::from_secs(HOUR.unsigned_abs());
-    let limits = HistoryLimits::default().age(hour).total(1_000);
+    let hours = |hours: i64| std::time::Duration::from_secs((hours * HOUR).unsigned_abs());
+    let limits = HistoryLimits::default().per_job(100).age(hours(1)).failure_age(hours(3));
     let Some(node) = w.join_with_history("limited", limits).await else { return };
+    let size = async || fine(node.history().entries(HistoryQuery::new(1_000)).await).len();
     run(&node, "job", 0, 30, Completion::Succeeded).await;
     run(&node, "deleted", 0, 5, Completion::Failed("no")).await;
     node.delete(t(40), "deleted").await;
     node.prune(t(HOUR / 2)).await;
-    assert_eq!(size(&node).await, 35, "nothing is old");
+    assert_eq!(size().await, 35, "nothing is old");
     let before = node.history_entries("job").await;
     run(&node, "job", HOUR + 10, 5, Completion::Succeeded).await;
-    // Twenty of the thirty are older, and the last twenty stay.
     node.prune(t(HOUR + 20)).await;
     let left = node.history_entries("job").await;
-    assert_eq!(left.len(), 20, "{left:?}");
-    assert_eq!(left[5..], before[..15]);
-    assert_eq!(node.history_entries("deleted").await, [], "of a deleted job nothing stays");
-    // The young ones stay beyond the last twenty.
-    run(&node, "job", HOUR + 30, 25, Completion::Succeeded).await;
-    node.prune(t(2 * HOUR)).await;
-    assert_eq!(node.history_entries("job").await.len(), 30);
+    assert_eq!(left.len(), 15, "twenty of the thirty are older: {left:?}");
+    assert_eq!(left[5..], before[..10]);
+    assert_eq!(node.history_entries("deleted").await.len(), 5, "failures stay longer");
+    node.prune(t(3 * HOUR + 20)).await;
+    assert_eq!(size().await, 0, "of deleted jobs, too");
 }
 
 pub(super) async fn pruning_leaves_an_active_run_and_its_end_is_an_entry(w: &Cluster) {
-    let limits = HistoryLimits::default().per_job(20).total(1_000);
+    let limits = HistoryLimits::default().per_job(20);
     let Some(node) = w.join_with_history("limited", limits).await else { return };
     let seen = node.register(t(0), "job", t(0)).await;
     let active = won(node.claim(t(0), "job", marked(&seen, 1, t(1), Sharing::Shared)).await);

@@ -253,8 +253,8 @@ macro_rules! __cases {
                 the_output_of_a_run_is_in_its_entry: [History];
                 what_a_calendar_excludes_has_an_entry_with_its_range: [History];
                 a_busy_job_evicts_no_entry_of_another: [History];
-                the_last_twenty_of_a_job_are_kept: [History];
-                failures_are_kept_up_to_the_total: [History];
+                failures_and_the_rest_have_limits_of_their_own: [History];
+                a_lost_run_that_succeeds_is_a_failure_no_more: [History, Expiry];
                 entries_older_than_the_age_are_removed: [History];
                 pruning_leaves_an_active_run_and_its_end_is_an_entry: [History];
             }

@@ -4,7 +4,6 @@
 
 mod fault_workload;
 mod fleet;
-mod forward;
 mod lost_replies;
 mod partial_backend;
 mod process;
@@ -14,19 +13,21 @@ mod scenarios;
 mod skewed;
 mod slow_backend;
 mod traced_backend;
+mod wrapped;
 
 pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims};
 pub use fleet::{Fleet, NodeStore, a_node_runs_and_stops, is_node};
 pub use lost_replies::{LostReplies, lost_replies};
-pub use partial_backend::{Hang, PartialBackend, Shares};
+pub use partial_backend::{Hang, Partial, PartialBackend, Shares};
 pub use process::Node;
 pub use proxy::Proxy;
-pub use recording_backend::{Log, RecordingBackend, wall};
+pub use recording_backend::{Log, Recording, RecordingBackend, wall};
 pub use scenarios::{
     a_killed_nodes_runs_run_again_or_are_lost,
     a_node_frozen_beyond_its_lease_is_fenced_and_goes_on, cut_connections,
     occurrences_released_by_stopping_nodes_run_on_others, outages,
 };
 pub use skewed::Skewed;
-pub use slow_backend::{SlowBackend, Speed};
-pub use traced_backend::{TracedRequests, TracedStore};
+pub use slow_backend::{Slow, SlowBackend, Speed};
+pub use traced_backend::{TracedRequests, TracedStore, TracesRecords, TracesRequests};
+pub use wrapped::{Bare, Hooks, Wrapped};

@@ -1,9 +1,9 @@
 //! A store that answers partially: some operations of a batch fail, each for itself.
 
-use super::forward::forward_the_rest;
+use super::{Hooks, Wrapped};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
-    backend::{Applied, Batch, Operation, Queries, Reply, TimeSource},
+    backend::{Applied, Batch, Operation, Reply},
 };
 use async_trait::async_trait;
 use futures::future::pending;
@@ -85,19 +85,23 @@ impl Shares {
 /// let store = PartialBackend::new(Memory::new(), sim.node(), Shares::new(100, 50));
 /// # drop(store);
 /// ```
+pub type PartialBackend = Wrapped<Partial>;
+
+/// The hooks of a [`PartialBackend`].
 #[derive(Debug)]
-pub struct PartialBackend<B> {
-    store: B,
+pub struct Partial {
     runtime: Arc<dyn Runtime>,
     shares: Shares,
 }
 
-impl<B: Backend> PartialBackend<B> {
+impl Wrapped<Partial> {
     /// `store`, of whose operations these shares fail.
-    pub fn new(store: B, runtime: impl Runtime, shares: Shares) -> Self {
-        Self { store, runtime: Arc::new(runtime), shares }
+    pub fn new(store: impl Backend, runtime: impl Runtime, shares: Shares) -> Self {
+        Self::around(store, Partial { runtime: Arc::new(runtime), shares })
     }
+}
 
+impl Partial {
     /// `Some` if the operation fails: `true` if it is applied all the same.
     fn failure(&self, name: &str) -> Option<bool> {
         let Failing { refused, unknown, hang, .. } = self
@@ -115,9 +119,8 @@ impl<B: Backend> PartialBackend<B> {
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Backend for PartialBackend<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Partial {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         let fates: Vec<_> = batch.operations.iter().map(|one| self.failure(one.name)).collect();
         if fates.iter().any(Option::is_some) {
             match self.shares.change(|failing| failing.hang) {
@@ -134,7 +137,7 @@ impl<B: Backend> Backend for PartialBackend<B> {
             .map(|(operation, _)| operation.clone())
             .collect();
         let Applied { now, replies, min_fence, .. } =
-            self.store.reschedule(Batch::new(batch.node, batch.time, &applied)).await?;
+            store.reschedule(Batch::new(batch.node, batch.time, &applied)).await?;
         let mut replies = replies.into_iter();
         let failed = || {
             Err::<Reply, _>(Error::new(ErrorKind::Unavailable, "the store failed on this record"))
@@ -149,14 +152,4 @@ impl<B: Backend> Backend for PartialBackend<B> {
         });
         Ok(Applied::new(now, replies.collect()).min_fence(min_fence))
     }
-
-    async fn prune(&self, time: TimeSource) -> Result {
-        self.store.prune(time).await
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.store.queries()
-    }
-
-    forward_the_rest!();
 }

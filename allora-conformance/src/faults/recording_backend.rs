@@ -1,13 +1,10 @@
 //! A store that writes its operations and replies to a log, for the history checker.
 
-use super::forward::forward_the_rest;
+use super::{Hooks, Wrapped};
 use crate::history::{self, Claims, Outcome, What};
 use allora_core::{
     Backend, Result, Time,
-    backend::{
-        Action, Applied, Batch, Claim, Claimed, Completion, OnExpiry, Operation, Queries, Reply,
-        TimeSource,
-    },
+    backend::{Action, Applied, Batch, Claim, Claimed, Completion, OnExpiry, Operation, Reply},
 };
 use async_trait::async_trait;
 use std::{
@@ -57,9 +54,11 @@ pub fn wall() -> i64 {
 }
 
 /// A store that writes its operations and replies to a log.
+pub type RecordingBackend = Wrapped<Recording>;
+
+/// The hooks of a [`RecordingBackend`].
 #[derive(Debug)]
-pub struct RecordingBackend<B> {
-    store: B,
+pub struct Recording {
     log: Log,
     /// The occurrences of this node's runs, by fence.
     claimed: Mutex<HashMap<(String, i64), i64>>,
@@ -68,12 +67,15 @@ pub struct RecordingBackend<B> {
     sent: Mutex<HashMap<(String, u128), i64>>,
 }
 
-impl<B: Backend> RecordingBackend<B> {
+impl Wrapped<Recording> {
     /// Writes the operations on this store, and its replies, to the log.
-    pub fn new(store: B, log: Log) -> Self {
-        Self { store, log, claimed: Mutex::default(), sent: Mutex::default() }
+    pub fn new(store: impl Backend, log: Log) -> Self {
+        let (claimed, sent) = (Mutex::default(), Mutex::default());
+        Self::around(store, Recording { log, claimed, sent })
     }
+}
 
+impl Recording {
     /// When an operation was sent first, if not now.
     fn first_sent(&self, operation: &Operation<'_>) -> i64 {
         let number = match &operation.action {
@@ -167,12 +169,11 @@ impl<B: Backend> RecordingBackend<B> {
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Backend for RecordingBackend<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Recording {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         let sent: Vec<i64> =
             batch.operations.iter().map(|operation| self.first_sent(operation)).collect();
-        let applied = self.store.reschedule(batch).await?;
+        let applied = store.reschedule(batch).await?;
         for ((operation, sent), reply) in batch.operations.iter().zip(sent).zip(&applied.replies) {
             if let Ok(reply) = reply {
                 self.replied(batch, applied.now, sent, operation, reply);
@@ -180,14 +181,4 @@ impl<B: Backend> Backend for RecordingBackend<B> {
         }
         Ok(applied)
     }
-
-    async fn prune(&self, time: TimeSource) -> Result {
-        self.store.prune(time).await
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.store.queries()
-    }
-
-    forward_the_rest!();
 }

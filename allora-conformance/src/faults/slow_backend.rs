@@ -1,6 +1,6 @@
 //! A slow store: time for each request and each operation, and few connections.
 
-use super::forward::{forward_the_rest, queries_of};
+use super::{Hooks, Wrapped};
 use allora_core::{
     Backend, Result, Runtime,
     backend::{
@@ -135,19 +135,23 @@ impl Drop for Line {
 /// let store = SlowBackend::new(Memory::new(), sim.node(), Speed::new(Duration::from_micros(1_200)));
 /// # drop(store);
 /// ```
+pub type SlowBackend = Wrapped<Slow>;
+
+/// The hooks of a [`SlowBackend`].
 #[derive(Debug)]
-pub struct SlowBackend<B> {
-    store: B,
+pub struct Slow {
     runtime: Arc<dyn Runtime>,
     speed: Speed,
 }
 
-impl<B: Backend> SlowBackend<B> {
+impl Wrapped<Slow> {
     /// `store` at this speed, by the clock of `runtime`.
-    pub fn new(store: B, runtime: impl Runtime, speed: Speed) -> Self {
-        Self { store, runtime: Arc::new(runtime), speed }
+    pub fn new(store: impl Backend, runtime: impl Runtime, speed: Speed) -> Self {
+        Self::around(store, Slow { runtime: Arc::new(runtime), speed })
     }
+}
 
+impl Slow {
     async fn spend(&self, operations: usize) {
         let cost = self.speed.cost(operations);
         if !cost.is_zero() {
@@ -157,64 +161,54 @@ impl<B: Backend> SlowBackend<B> {
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Backend for SlowBackend<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Slow {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         let _line = self.speed.line().await;
         self.spend(batch.operations.len()).await;
-        self.store.reschedule(batch).await
+        store.reschedule(batch).await
     }
 
-    async fn prune(&self, time: TimeSource) -> Result {
-        self.store.prune(time).await
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.store.queries().map(|_| self as _)
-    }
-
-    forward_the_rest!();
-}
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Queries for SlowBackend<B> {
-    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+    async fn find_due(
+        &self,
+        store: &dyn Queries,
+        query: DueQuery<'_>,
+        time: TimeSource,
+    ) -> Result<Due> {
         let _line = self.speed.line().await;
-        let due = queries_of(&self.store)?.find_due(query, time).await?;
+        let due = store.find_due(query, time).await?;
         self.spend(due.found.len()).await;
         Ok(due)
     }
 
-    fn claims_due(&self) -> bool {
-        queries_of(&self.store).is_ok_and(|queries| queries.claims_due())
-    }
-
-    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+    async fn claim_due(
+        &self,
+        store: &dyn Queries,
+        query: ClaimDue<'_>,
+        time: TimeSource,
+    ) -> Result<ClaimedDue> {
         let _line = self.speed.line().await;
-        let queries = queries_of(&self.store)?;
         let find = DueQuery::new(query.kinds, self.runtime.wall(), query.limit).node(query.node);
         // A query that is dropped has no effect.
-        self.spend(queries.find_due(find, time).await?.found.len()).await;
-        queries.claim_due(query, time).await
+        self.spend(store.find_due(find, time).await?.found.len()).await;
+        store.claim_due(query, time).await
     }
 
-    async fn get(&self, name: &str) -> Result<JobState> {
+    async fn get(&self, store: &dyn Queries, name: &str) -> Result<JobState> {
         let _line = self.speed.line().await;
         self.spend(1).await;
-        queries_of(&self.store)?.get(name).await
+        store.get(name).await
     }
 
-    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
+    async fn list(&self, store: &dyn Queries, page: Page<'_>) -> Result<Vec<JobState>> {
         let _line = self.speed.line().await;
-        let listed = queries_of(&self.store)?.list(page).await?;
+        let listed = store.list(page).await?;
         self.spend(listed.len()).await;
         Ok(listed)
     }
 
-    async fn kinds(&self) -> Result<Vec<String>> {
+    async fn kinds(&self, store: &dyn Queries) -> Result<Vec<String>> {
         let _line = self.speed.line().await;
-        let kinds = queries_of(&self.store)?.kinds().await?;
+        let kinds = store.kinds().await?;
         self.spend(kinds.len()).await;
         Ok(kinds)
     }

@@ -1,13 +1,12 @@
 //! Backends that write a [`Trace`] for the liveness check: one around the store, one around each
 //! node's way to it.
 
-use super::forward::{forward_the_rest, queries_of};
+use super::{Hooks, Wrapped};
 use crate::history::{Delays, Seen, Trace};
 use allora_core::{
     Backend, ErrorKind, Result,
     backend::{
-        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, JobState, Operation, Page,
-        Queries, TimeSource,
+        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, Operation, Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -22,31 +21,30 @@ use std::{
 /// A store that writes down each record after each batch. Put every fault outside of it, so that
 /// operations whose replies are lost are written down as well. It reads the records again, one by
 /// one, and needs queries.
-#[derive(Clone, Debug)]
-pub struct TracedStore<B> {
-    store: B,
-    trace: Trace,
-}
+pub type TracedStore = Wrapped<TracesRecords>;
 
-impl<B: Backend> TracedStore<B> {
+/// The hooks of a [`TracedStore`].
+#[derive(Clone, Debug)]
+pub struct TracesRecords(Trace);
+
+impl Wrapped<TracesRecords> {
     /// `store`, whose records are written to `trace`.
-    pub fn new(store: B, trace: Trace) -> Self {
-        Self { store, trace }
+    pub fn new(store: impl Backend, trace: Trace) -> Self {
+        Self::around(store, TracesRecords(trace))
     }
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Backend for TracedStore<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
-        let applied = self.store.reschedule(batch).await;
-        if let Some(queries) = self.store.queries() {
+impl Hooks for TracesRecords {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
+        let applied = store.reschedule(batch).await;
+        if let Some(queries) = store.queries() {
             let names: BTreeSet<&str> = batch.operations.iter().map(|one| one.name).collect();
             for name in names {
                 match queries.get(name).await {
-                    Ok(state) => self.trace.record(name, Some(state)),
+                    Ok(state) => self.0.record(name, Some(state)),
                     Err(error) if error.kind() == ErrorKind::NotFound => {
-                        self.trace.record(name, None);
+                        self.0.record(name, None);
                     }
                     Err(_) => {}
                 }
@@ -55,63 +53,36 @@ impl<B: Backend> Backend for TracedStore<B> {
         applied
     }
 
-    async fn prune(&self, time: TimeSource) -> Result {
-        self.store.prune(time).await
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.store.queries().map(|_| self as _)
-    }
-
-    forward_the_rest!();
-}
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Queries for TracedStore<B> {
-    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
-        queries_of(&self.store)?.find_due(query, time).await
-    }
-
-    fn claims_due(&self) -> bool {
-        queries_of(&self.store).is_ok_and(|queries| queries.claims_due())
-    }
-
-    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
-        let due = queries_of(&self.store)?.claim_due(query, time).await?;
+    async fn claim_due(
+        &self,
+        store: &dyn Queries,
+        query: ClaimDue<'_>,
+        time: TimeSource,
+    ) -> Result<ClaimedDue> {
+        let due = store.claim_due(query, time).await?;
         for (state, _) in &due.claimed {
-            self.trace.record(&state.name, Some(state.clone()));
+            self.0.record(&state.name, Some(state.clone()));
         }
         Ok(due)
-    }
-
-    async fn get(&self, name: &str) -> Result<JobState> {
-        queries_of(&self.store)?.get(name).await
-    }
-
-    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
-        queries_of(&self.store)?.list(page).await
-    }
-
-    async fn kinds(&self) -> Result<Vec<String>> {
-        queries_of(&self.store)?.kinds().await
     }
 }
 
 /// A node's way to its store that writes down each request and its end. Put it outside of every
 /// fault.
+pub type TracedRequests = Wrapped<TracesRequests>;
+
+/// The hooks of [`TracedRequests`].
 #[derive(Debug)]
-pub struct TracedRequests<B> {
-    store: B,
+pub struct TracesRequests {
     trace: Trace,
     /// The store has answered nothing yet, or refused the last request: the node waits for its clock.
     needs_clock: AtomicBool,
 }
 
-impl<B: Backend> TracedRequests<B> {
+impl Wrapped<TracesRequests> {
     /// `store`, whose requests are written to `trace`.
-    pub fn new(store: B, trace: Trace) -> Self {
-        Self { store, trace, needs_clock: true.into() }
+    pub fn new(store: impl Backend, trace: Trace) -> Self {
+        Self::around(store, TracesRequests { trace, needs_clock: true.into() })
     }
 }
 
@@ -170,9 +141,8 @@ impl Drop for Request<'_> {
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Backend for TracedRequests<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for TracesRequests {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         let operations = batch.operations;
         let delays = match operations.is_empty() {
             true if self.needs_clock.load(Relaxed) => Delays::All,
@@ -180,7 +150,7 @@ impl<B: Backend> Backend for TracedRequests<B> {
             false => delayed(operations.iter()),
         };
         let mut request = Request::of(&self.trace, batch.node, delays);
-        let applied = self.store.reschedule(batch).await;
+        let applied = store.reschedule(batch).await;
         request.answered = applied.is_ok();
         self.needs_clock.store(applied.is_err(), Relaxed);
         if let Ok(applied) = &applied {
@@ -191,49 +161,29 @@ impl<B: Backend> Backend for TracedRequests<B> {
         applied
     }
 
-    async fn prune(&self, time: TimeSource) -> Result {
-        self.store.prune(time).await
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.store.queries().map(|_| self as _)
-    }
-
-    forward_the_rest!();
-}
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Queries for TracedRequests<B> {
-    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+    async fn find_due(
+        &self,
+        store: &dyn Queries,
+        query: DueQuery<'_>,
+        time: TimeSource,
+    ) -> Result<Due> {
         let mut request = Request::of(&self.trace, query.node, Delays::Found);
-        let due = queries_of(&self.store)?.find_due(query, time).await;
+        let due = store.find_due(query, time).await;
         request.answer(due.is_ok());
         request.found = due.as_ref().map_or(0, |due| due.found.len());
         due
     }
 
-    fn claims_due(&self) -> bool {
-        queries_of(&self.store).is_ok_and(|queries| queries.claims_due())
-    }
-
-    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+    async fn claim_due(
+        &self,
+        store: &dyn Queries,
+        query: ClaimDue<'_>,
+        time: TimeSource,
+    ) -> Result<ClaimedDue> {
         let mut request = Request::of(&self.trace, query.node, Delays::Found);
-        let due = queries_of(&self.store)?.claim_due(query, time).await;
+        let due = store.claim_due(query, time).await;
         request.answer(due.is_ok());
         request.found = due.as_ref().map_or(0, |due| due.claimed.len());
         due
-    }
-
-    async fn get(&self, name: &str) -> Result<JobState> {
-        queries_of(&self.store)?.get(name).await
-    }
-
-    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
-        queries_of(&self.store)?.list(page).await
-    }
-
-    async fn kinds(&self) -> Result<Vec<String>> {
-        queries_of(&self.store)?.kinds().await
     }
 }

@@ -5,8 +5,8 @@ use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{
         Action, Applied, Batch, Claim, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryCursor,
-        HistoryEntry, HistoryLimits, HistoryQuery, HistorySize, JobState, Notification, Notifier,
-        Operation, Page, Queries, Reply, TimeSource,
+        HistoryEntry, HistoryLimits, HistoryQuery, JobState, Notification, Notifier, Operation,
+        Page, Queries, Reply, TimeSource,
     },
     record::{HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
 };
@@ -251,10 +251,8 @@ impl<D: Defect> History for Broken<D> {
         };
         Ok(D::entries(self.model().entries(query)))
     }
-    async fn size(&self) -> Result<HistorySize> {
-        let entries = self.model().entries(HistoryQuery::new(usize::MAX)).len() as u64;
-        let total = self.limits.and_then(|limits| limits.total);
-        Ok(HistorySize::new(entries, total.unwrap_or(u64::MAX)))
+    fn limits(&self) -> HistoryLimits {
+        self.limits.unwrap_or_default()
     }
 }
 

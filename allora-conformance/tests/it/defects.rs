@@ -552,19 +552,9 @@ impl Defect for PagesByFence {
 pub(crate) struct EvictsTheOldestOfAll;
 impl Defect for EvictsTheOldestOfAll {
     fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, _: Time) {
-        let total = usize::try_from(limits.total.unwrap_or(0)).unwrap();
-        let newest = model.entries(HistoryQuery::new(total));
+        let newest = usize::try_from(limits.per_job.unwrap_or(1_000)).unwrap();
+        let newest = model.entries(HistoryQuery::new(newest));
         model.retain_history(|entry| newest.contains(entry));
-    }
-}
-
-/// Removes what is too old, also the last entries of a job.
-pub(crate) struct ForgetsTheLastEntries;
-impl Defect for ForgetsTheLastEntries {
-    fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
-        model.prune_history(limits, now);
-        let oldest = (now - limits.age).timestamp_micros();
-        model.retain_history(|entry| entry.fence >= oldest || entry.outcome.is_failure());
     }
 }
 
@@ -577,8 +567,19 @@ impl Defect for ForgetsFailures {
         let newer = |entry: &HistoryEntry| {
             all.iter().filter(|other| other.name == entry.name && other.fence > entry.fence).count()
         };
-        let per_job = usize::try_from(limits.per_job).unwrap();
+        let per_job = usize::try_from(limits.per_job.unwrap_or(1_000)).unwrap();
         model.retain_history(|entry| !entry.outcome.is_failure() || newer(entry) < per_job);
+    }
+}
+
+/// Removes the entry of a run that was taken for lost with the failures.
+pub(crate) struct CountsWhatSucceededAsLost;
+impl Defect for CountsWhatSucceededAsLost {
+    fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_history(limits, now);
+        if limits.failures_per_job == Some(1) {
+            model.retain_history(|entry| entry.outcome.is_failure());
+        }
     }
 }
 
@@ -586,7 +587,8 @@ impl Defect for ForgetsFailures {
 pub(crate) struct IgnoresTheAge;
 impl Defect for IgnoresTheAge {
     fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
-        model.prune_history(&limits.age(Duration::from_secs(100 * 365 * 86_400)), now);
+        let century = Duration::from_secs(100 * 365 * 86_400);
+        model.prune_history(&limits.age(century).failure_age(century), now);
     }
 }
 

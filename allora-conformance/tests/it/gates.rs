@@ -2,27 +2,17 @@
 //! not run, and a failure is reported.
 
 use crate::{broken::Broken, defects::*};
-use allora_conformance::{Capability, Fixture, Passed, check, names};
-use allora_core::{
-    Backend, Error, ErrorKind, Result,
-    backend::{Applied, Batch},
+use allora_conformance::{
+    Capability, Fixture, Passed, check,
+    faults::{Bare, Wrapped},
+    names,
 };
+use allora_core::{Backend, Error, ErrorKind, Result};
 use async_trait::async_trait;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
-
-/// `reschedule` and nothing else.
-#[derive(Debug)]
-struct Bare(Arc<dyn Backend>);
-
-#[async_trait]
-impl Backend for Bare {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
-        self.0.reschedule(batch).await
-    }
-}
 
 struct Declared;
 
@@ -33,7 +23,7 @@ impl Fixture for Declared {
     }
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         let one = Broken::<Sound>::set_up("").await?;
-        Ok(Arc::new(Bare(one.connect().await?)))
+        Ok(Arc::new(Wrapped::around(one.connect().await?, Bare)))
     }
     fn unsupported() -> &'static [Capability] {
         &[

@@ -153,7 +153,7 @@ fn a_claim_that_was_sent_before_the_other_run_ended_is_no_overlap() {
     fs::create_dir_all(&folder).unwrap();
     let store = Memory::new();
     let node = || RecordingBackend::new(store.clone(), Log::append(&folder.join("log")));
-    let ask = |node: &RecordingBackend<Memory>, id, fallback, action| {
+    let ask = |node: &RecordingBackend, id, fallback, action| {
         let operations = [Operation::new("job", action)];
         let batch = Batch::new(id, TimeSource::Store { fallback }, &operations);
         block_on(node.reschedule(batch)).unwrap().single().unwrap()

@@ -26,7 +26,7 @@ use std::{
 struct Scene {
     now: Arc<AtomicI64>,
     trace: Trace,
-    store: TracedStore<Memory>,
+    store: TracedStore,
 }
 
 fn at(seconds: i64) -> Time {

@@ -124,7 +124,7 @@ teeth! {
     forgets_when_runs_started: ForgetsWhenRunsStarted;
     pages_by_fence: PagesByFence;
     evicts_the_oldest_of_all: EvictsTheOldestOfAll;
-    forgets_the_last_entries: ForgetsTheLastEntries;
+    counts_what_succeeded_as_lost: CountsWhatSucceededAsLost;
     forgets_failures: ForgetsFailures;
     ignores_the_age: IgnoresTheAge;
     forgets_active_runs: ForgetsActiveRuns;

@@ -7,7 +7,7 @@
 //! follows is not final. A page begins below a pair of fence and name: jobs that are claimed in one
 //! microsecond have equal fences.
 
-use super::{Lease, NotRunReason, Occurrence, Outcome};
+use super::{HistoryLimits, Lease, NotRunReason, Occurrence, Outcome};
 use crate::{
     error::Result,
     time::{Time, since},
@@ -40,9 +40,10 @@ use std::time::Duration;
 /// 6. *The limits hold for each job*: [`Backend::prune`](super::Backend::prune) removes what is beyond the
 ///    [limits](super::HistoryLimits), and no entry of another job in its place. Cases:
 ///    `history::a_busy_job_evicts_no_entry_of_another`,
-///    `history::the_last_twenty_of_a_job_are_kept`,
-///    `history::failures_are_kept_up_to_the_total`,
-///    `history::entries_older_than_the_age_are_removed`, `history::pruning_leaves_an_active_run_and_its_end_is_an_entry`.
+///    `history::failures_and_the_rest_have_limits_of_their_own`,
+///    `history::a_lost_run_that_succeeds_is_a_failure_no_more`,
+///    `history::entries_older_than_the_age_are_removed`,
+///    `history::pruning_leaves_an_active_run_and_its_end_is_an_entry`.
 #[async_trait]
 pub trait History: Send + Sync {
     /// A page of the history, the newest entry first.
@@ -51,31 +52,8 @@ pub trait History: Send + Sync {
     /// `Unavailable`.
     async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>>;
 
-    /// The number of entries, and the largest number that this connection keeps. SQL databases count
-    /// for about a second for each million.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    async fn size(&self) -> Result<HistorySize>;
-}
-
-/// The size of a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HistorySize {
-    /// The number of entries.
-    pub entries: u64,
-    /// The number beyond which the oldest are removed: the
-    /// [total](super::HistoryLimits::total) that this connection was opened with. Others may be opened
-    /// with another one.
-    pub total: u64,
-}
-
-impl HistorySize {
-    /// This number of entries, of at most `total`.
-    pub fn new(entries: u64, total: u64) -> Self {
-        Self { entries, total }
-    }
+    /// The limits that this connection was opened with. Others may be opened with other ones.
+    fn limits(&self) -> HistoryLimits;
 }
 
 /// A page of the history.

@@ -18,9 +18,8 @@ mod reply;
 mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
-pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery, HistorySize};
-pub use history_limits::{HistoryLimits, HistoryMark, LAST_KEPT};
-pub(crate) use history_limits::{JobView, Removal};
+pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
+pub use history_limits::{HistoryLimits, HistoryTrim, Newest};
 pub use key::{ClaimKey, Waiter};
 pub use not_run::{NotRun, NotRunReason};
 pub use notifier::{Notification, Notifier};
@@ -31,8 +30,8 @@ pub use operation::{
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
 pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Preferred, Queries};
-pub(crate) use reply::outcome_of_trigger;
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
+pub(crate) use reply::{no_reply, outcome_of_trigger};
 pub use state::{
     Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
     Sharing,

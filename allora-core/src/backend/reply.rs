@@ -42,16 +42,31 @@ impl Applied {
         self
     }
 
+    /// These replies, if there is one to each of so many operations.
+    pub(crate) fn checked(self, asked: usize) -> Result<Self> {
+        let given = self.replies.len();
+        if given == asked {
+            return Ok(self);
+        }
+        let wrong = format!(
+            "the backend returned {given} replies to {asked} operations; report it to its author"
+        );
+        Err(Error::new(ErrorKind::Other, wrong).op("reschedule"))
+    }
+
     /// The only reply to a batch of one operation.
     ///
     /// # Errors
     /// The reply's own error; `Other` if the backend returned no reply.
     pub fn single(mut self) -> Result<Reply> {
-        self.replies.pop().unwrap_or_else(|| {
-            let none = "the backend returned no reply to an operation; report it to its author";
-            Err(Error::new(ErrorKind::Other, none))
-        })
+        self.replies.pop().unwrap_or_else(|| Err(no_reply()))
     }
+}
+
+/// The error of an operation to which the backend has returned no reply.
+pub(crate) fn no_reply() -> Error {
+    let none = "the backend returned no reply to an operation; report it to its author";
+    Error::new(ErrorKind::Other, none)
 }
 
 /// The reply to one operation.

@@ -4,7 +4,7 @@
 //! capacity nor a lease, and cursor, catch-up and overlap decide when the key is free. The claim
 //! holds for 5 s, in which the job claims the occurrence.
 
-use super::{claim_ids::ClaimIds, release::Release, wake_up::When};
+use super::{claim_ids::ClaimIds, wake_up::When};
 use crate::{
     backend::{ClaimKey, Claimed, JobState, Lease},
     condition::{Condition, KeyHolder},
@@ -153,13 +153,13 @@ impl SlotKey {
         self.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
     }
 
-    /// Gives the granted key back, and asks for it again with another id: the release may come after the
-    /// next claim.
-    pub(super) fn give_back(&mut self, ids: &mut ClaimIds) -> Option<Release> {
+    /// The granted claim and its fence, to be released. The key is asked for again with another id: the
+    /// release may come after the next claim.
+    pub(super) fn give_back(&mut self, ids: &mut ClaimIds) -> Option<(KeyClaim, i64)> {
         let KeyState::Granted { fence, .. } = self.state else { return None };
         let claim_id = mem::replace(&mut self.claim.claim_id, ids.draw());
         self.state = KeyState::Busy { ask_at: When::Next };
-        Some(Release::key(KeyClaim { claim_id, ..self.claim.clone() }, Some(fence)))
+        Some((KeyClaim { claim_id, ..self.claim.clone() }, fence))
     }
 
     /// Others hold the key, as this record of it shows. Reports the wait, if it or its holders are new.

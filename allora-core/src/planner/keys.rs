@@ -200,8 +200,8 @@ impl Keys {
             Reply::Claimed(claimed) => {
                 self.left.note(&claim, None, &mut effects.events);
                 key.is_granted_by(claimed, now);
-                if !has_room {
-                    effects.releases.extend(key.give_back(ids));
+                if !has_room && let Some((claim, fence)) = key.give_back(ids) {
+                    effects.releases.push(Release::key(claim, Some(fence)));
                 }
                 return Some(KeyEffect::LookAgain);
             }

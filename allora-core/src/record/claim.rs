@@ -92,9 +92,10 @@ pub(crate) fn may_overtake(head: &Occurrence, is_leased: bool, is_paused: bool) 
 }
 
 impl Record {
-    /// The lease that a query with this id has claimed, if it still is one without a request to cancel.
-    pub fn claimed_by(&self, claim_id: u128) -> Option<&Lease> {
-        self.leases.iter().find(|lease| self.is_claim(lease, claim_id))
+    /// The claim of a query with this id, if its lease still is one without a request to cancel.
+    pub fn claimed_by(&self, claim_id: u128) -> Option<Claimed> {
+        let lease = self.leases.iter().find(|lease| self.is_claim(lease, claim_id));
+        lease.map(|lease| self.claimed(lease))
     }
 
     pub(crate) fn is_claim(&self, lease: &Lease, claim_id: u128) -> bool {

@@ -20,7 +20,6 @@ mod handle;
 mod inbox;
 mod instance;
 mod misplaced;
-mod monotonic;
 mod node;
 mod runs;
 mod side_request;
@@ -28,6 +27,8 @@ mod status;
 mod store_request;
 mod trigger_waits;
 mod upkeep;
+
+use crate::monotonic;
 
 pub use builder::SchedulerBuilder;
 pub use handle::Handle;

@@ -3,16 +3,15 @@
 
 pub(super) use crate::backoff::{MAX_BACKOFF, MIN_BACKOFF};
 
-use super::{monotonic::later, node::Node};
+use super::{monotonic, node::Node};
 use crate::{
     backend::{Applied, Backend, Batch, HistoryEntry, Operation, Outcome, TimeSource},
-    error::{Error, ErrorKind, Result},
+    error::Result,
     event::Event,
     name::is_internal,
     time::{Time, since},
 };
-use futures::future::{Either, select};
-use std::{pin::pin, time::Duration};
+use std::time::Duration;
 
 /// The operation's name in errors.
 pub(super) const OP: &str = "reschedule";
@@ -34,14 +33,7 @@ pub(super) async fn within_limit<T>(
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let sent = node.runtime.now();
-    let limit = node.runtime.sleep_until(later(sent, deadline));
-    let answer = match select(pin!(call), limit).await {
-        Either::Left((answer, _)) => answer,
-        Either::Right(_) => {
-            let late = format!("the store did not answer within {deadline:?}");
-            Err(Error::new(ErrorKind::Unavailable, late).op(op))
-        }
-    };
+    let answer = monotonic::within(&*node.runtime, op, deadline, call).await;
     let took = node.runtime.now().saturating_duration_since(sent);
     node.metrics.requested(op, took, answer.as_ref().err());
     answer
@@ -60,14 +52,7 @@ pub(super) async fn reschedule(
     backend: &dyn Backend,
     batch: Batch<'_>,
 ) -> Result<Applied> {
-    let applied = backend.reschedule(batch).await?;
-    let (given, asked) = (applied.replies.len(), batch.operations.len());
-    if given != asked {
-        let wrong = format!(
-            "the backend returned {given} replies to {asked} operations; report it to its author"
-        );
-        return Err(Error::new(ErrorKind::Other, wrong).op(OP));
-    }
+    let applied = backend.reschedule(batch).await?.checked(batch.operations.len())?;
     let lapsed_runs = applied.lapsed.iter().filter(|entry| !is_internal(&entry.name));
     node.emit(lapsed_runs.map(|entry| lapsed(entry, applied.now)));
     Ok(applied)

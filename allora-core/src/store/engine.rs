@@ -47,7 +47,7 @@ impl<S: RecordStore> Backend for S {
         let now = RecordStore::now(self, time).await?;
         let pruned = RecordStore::prune(self, now).await;
         if let Some(history) = self.history_store() {
-            history::prune(self, history, now).await?;
+            history::prune(history, now).await?;
         }
         pruned
     }
@@ -332,7 +332,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 Ok(Outcome::Written { notified }) => {
                     self.lapsed.extend(lapsed);
                     if let Some(history) = self.store.history_store() {
-                        history.pruning().appended_to(std::iter::repeat_n(group.name, new));
+                        history.pruning().appended(std::iter::repeat_n(group.name, new));
                     }
                     self.notifications.extend(notification.filter(|_| !notified));
                     self.answer(&group.positions, answer);

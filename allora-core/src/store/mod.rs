@@ -14,7 +14,7 @@ mod queries;
 
 pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
 pub use engine::too_long;
-pub use history::{HistoryCount, HistoryPruning, HistoryStore};
+pub use history::{HistoryPruning, HistoryStore};
 
 use crate::{
     backend::{

@@ -1,10 +1,10 @@
 //! Queries derived from a scan of the names, for stores without an index.
 
-use super::{Load, RecordStore, history};
+use super::{Load, RecordStore};
 use crate::{
     backend::{
         Backend, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, History, HistoryEntry,
-        HistoryQuery, HistorySize, JobState, Lease, OnExpiry, Operation, Page, Queries, Reply,
+        HistoryLimits, HistoryQuery, JobState, Lease, OnExpiry, Operation, Page, Queries, Reply,
         TimeSource,
     },
     error::Result,
@@ -76,13 +76,8 @@ impl<S: RecordStore> History for S {
         }
     }
 
-    async fn size(&self) -> Result<HistorySize> {
-        match self.history_store() {
-            Some(history) => {
-                Ok(HistorySize::new(history::count(history).await?, history.pruning().total()))
-            }
-            None => Ok(HistorySize::new(0, 0)),
-        }
+    fn limits(&self) -> HistoryLimits {
+        self.history_store().map_or_else(|| 0.into(), |history| history.pruning().limits())
     }
 }
 

@@ -11,17 +11,16 @@ use super::{
 use crate::{
     backend::{
         Action, Backend, Edit, History, HistoryEntry, HistoryQuery, JobState, Operation, Queries,
-        Reply, TimeSource,
+        Reply, TimeSource, no_reply,
     },
     error::{Error, ErrorKind, Result},
+    monotonic::{self, later},
     record::TRIGGER_RETENTION,
     runtime::{Runtime, detect},
     time::{Time, whole_millis},
 };
-use futures::future::{Either, select};
 use std::{
     fmt,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -150,9 +149,7 @@ impl Schedules {
     /// A dropped call may or may not have added it. Add it again, or read it.
     pub async fn add(&self, stored: &StoredSchedule) -> Result<JobState> {
         let mut added = self.add_all(std::slice::from_ref(stored)).await?;
-        added
-            .pop()
-            .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "the backend returned no reply")))
+        added.pop().unwrap_or_else(|| Err(no_reply()))
     }
 
     /// Adds any number of schedules, each independently. Returns the results by position.
@@ -189,9 +186,7 @@ impl Schedules {
         let new: Vec<Operation<'_>> = planned.iter().flatten().map(Planned::operation).collect();
         let mut created = self.create(&new).await?.into_iter();
         let reply = |planned: Result<Planned<'_>>| match planned {
-            Ok(_) => created.next().unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::Other, "the backend returned no reply"))
-            }),
+            Ok(_) => created.next().unwrap_or_else(|| Err(no_reply())),
             Err(error) => Err(error),
         };
         Ok(planned.into_iter().map(reply).collect())
@@ -306,7 +301,8 @@ impl Schedules {
         if self.deleted.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNE_EVERY) {
             // A failure is left to a later deletion.
             let prune = self.requests.backend.prune(self.now());
-            let _ = self.within_time("prune", PRUNE_TIMEOUT.min(self.deadline), prune).await;
+            let limit = PRUNE_TIMEOUT.min(self.deadline);
+            let _ = monotonic::within(&*self.requests.runtime, "prune", limit, prune).await;
         }
         Ok(())
     }
@@ -408,7 +404,8 @@ impl Schedules {
 
     /// Waits.
     pub(super) async fn pause_for(&self, span: Duration) {
-        self.requests.runtime.sleep_until(self.requests.runtime.now() + span).await;
+        let runtime = &self.requests.runtime;
+        runtime.sleep_until(later(runtime.now(), span)).await;
     }
 
     /// Sends operations as one batch, or one operation with those of concurrent calls. Returns the
@@ -454,23 +451,7 @@ impl Schedules {
         op: &'static str,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        self.within_time(op, self.deadline, call).await
-    }
-
-    async fn within_time<T>(
-        &self,
-        op: &'static str,
-        deadline: Duration,
-        call: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let limit = self.requests.runtime.sleep_until(self.requests.runtime.now() + deadline);
-        match select(pin!(call), limit).await {
-            Either::Left((answer, _)) => answer,
-            Either::Right(_) => {
-                let late = format!("the store did not answer within {deadline:?}");
-                Err(Error::new(ErrorKind::Unavailable, late).op(op))
-            }
-        }
+        monotonic::within(&*self.requests.runtime, op, self.deadline, call).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     backend::{Applied, Backend, Batch, OPERATOR, Operation, TimeSource},
-    error::{Error, ErrorKind, Result},
+    error::Result,
     runtime::Runtime,
     store_clock::StoreClock,
     time::{Time, since, whole_millis},
@@ -48,14 +48,7 @@ impl Requests {
         let sent = self.runtime.now();
         let applied = self.backend.reschedule(batch).await?;
         self.observe(sent, applied.now);
-        let (given, asked) = (applied.replies.len(), operations.len());
-        if given != asked {
-            let wrong = format!(
-                "the backend returned {given} replies to {asked} operations; report it to its author"
-            );
-            return Err(Error::new(ErrorKind::Other, wrong).op("reschedule"));
-        }
-        Ok(applied)
+        applied.checked(operations.len())
     }
 
     /// The clock that decides.

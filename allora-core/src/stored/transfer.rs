@@ -6,8 +6,8 @@
 
 use super::{Definition, Schedules, requests::BATCH};
 use crate::{
-    backend::{Action, ImportedProgress, JobState, NewSchedule, Operation},
-    error::{Error, ErrorKind, Result},
+    backend::{Action, ImportedProgress, JobState, NewSchedule, Operation, no_reply},
+    error::{Error, Result},
 };
 
 impl Schedules {
@@ -33,9 +33,7 @@ impl Schedules {
             let mut added = self.create(&new).await?.into_iter();
             answers.extend(states.iter().map(|state| {
                 can_move(state)?;
-                added.next().unwrap_or_else(|| {
-                    Err(Error::new(ErrorKind::Other, "the backend returned no reply"))
-                })
+                added.next().unwrap_or_else(|| Err(no_reply()))
             }));
         }
         Ok(answers)

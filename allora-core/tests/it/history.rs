@@ -56,7 +56,7 @@ fn prune(store: &Memory, seconds: i64) {
 
 #[test]
 fn claims_and_completions_remove_nothing() {
-    let store = Memory::new().with_history(HistoryLimits::from(50).per_job(20));
+    let store = Memory::new().with_history(HistoryLimits::from(20));
     run(&store, 0..200);
     assert_eq!(entries(&store), 200);
     prune(&store, 200);
@@ -79,7 +79,7 @@ fn a_job_is_pruned_when_a_tenth_of_its_limit_was_appended() {
 
 #[test]
 fn a_process_that_writes_no_history_leaves_it_to_others() {
-    let writer = Memory::new().with_history(100_000);
+    let writer = Memory::new().with_history(1_000);
     run(&writer, 0..200);
     let other = writer.clone().with_history(50);
     prune(&other, 200);
@@ -90,42 +90,47 @@ fn a_process_that_writes_no_history_leaves_it_to_others() {
 }
 
 #[test]
-fn the_size_is_counted_and_has_the_total_of_the_connection() {
-    let store = Memory::new().with_history(50);
-    run(&store, 0..70);
-    let size = block_on(store.history().unwrap().size()).unwrap();
-    assert_eq!((size.entries, size.total), (70, 50));
-    let store = Memory::new().with_history(HistoryLimits::default());
-    assert_eq!(block_on(store.history().unwrap().size()).unwrap().total, 100_000);
+fn a_store_shows_its_limits_and_a_limit_of_zero_keeps_no_history() {
+    let limits = |store: &Memory| store.history().unwrap().limits();
+    let shown = limits(&Memory::new().with_history(50));
+    assert_eq!((shown.per_job, shown.failures_per_job), (Some(50), Some(50)));
+    let shown = limits(&Memory::new().with_history(HistoryLimits::default()));
+    assert_eq!((shown.per_job, shown.failures_per_job), (Some(100), Some(100)));
     assert!(Memory::new().with_history(0).history().is_none());
+    assert!(Memory::new().with_history(HistoryLimits::default().per_job(0)).history().is_none());
 }
 
-/// A store one of whose parts does not answer.
-#[derive(Debug)]
-struct OneLost {
-    store: Memory,
-    lost: &'static str,
+/// More entries than one request reads, of more jobs than one trims.
+#[test]
+fn everything_that_is_too_old_is_removed_in_one_pass() {
+    let hour = Duration::from_secs(3_600);
+    let store = Memory::new().with_history(HistoryLimits::from(1_000).age(hour));
+    for job in 0..40 {
+        run_job(&store, &format!("job {job}"), 0..30);
+    }
+    run(&store, 3_700..3_701);
+    assert_eq!(entries(&store), 1_201);
+    prune(&store, 3_701);
+    assert_eq!(entries(&store), 1);
 }
+
+/// A store whose tombstones cannot be removed.
+#[derive(Debug)]
+struct Stuck(Memory);
 
 #[async_trait]
-impl RecordStore for OneLost {
+impl RecordStore for Stuck {
     type Version = <Memory as RecordStore>::Version;
 
     async fn load(&self, load: Load<'_>) -> Result<Snapshot<Self::Version>> {
-        let mut snapshot = self.store.load(load).await?;
-        for (name, record) in load.names.iter().zip(&mut snapshot.records) {
-            if *name == self.lost {
-                *record = Err(Error::new(ErrorKind::Unavailable, "its part does not answer"));
-            }
-        }
-        Ok(snapshot)
+        self.0.load(load).await
     }
 
     async fn commit(
         &self,
         commit: Commit<'_, Self::Version>,
     ) -> Result<Vec<Result<Outcome<Self::Version>>>> {
-        self.store.commit(commit).await
+        self.0.commit(commit).await
     }
 
     async fn scan(
@@ -134,11 +139,11 @@ impl RecordStore for OneLost {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(String, Result<Record, String>)>> {
-        self.store.scan(prefix, after, limit).await
+        self.0.scan(prefix, after, limit).await
     }
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
-        self.store.history_store()
+        self.0.history_store()
     }
 
     async fn prune(&self, _: Time) -> Result {
@@ -146,19 +151,11 @@ impl RecordStore for OneLost {
     }
 }
 
-/// Neither do the tombstones, which are removed before.
 #[test]
-fn a_record_that_cannot_be_loaded_keeps_no_other_history() {
-    let store = Memory::new().with_history(HistoryLimits::default().per_job(20));
-    for name in ["a", "b", "c"] {
-        run_job(&store, name, 0..100);
-    }
-    let store = OneLost { store, lost: "b" };
-    let pruned = block_on(Backend::prune(&store, TimeSource::Fixed(at(100))));
+fn tombstones_that_cannot_be_removed_keep_no_history() {
+    let store = Memory::new().with_history(20);
+    run(&store, 0..100);
+    let pruned = block_on(Backend::prune(&Stuck(store.clone()), TimeSource::Fixed(at(100))));
     assert_eq!(pruned.unwrap_err().kind(), ErrorKind::Unavailable);
-    let of = |name| {
-        let query = HistoryQuery::new(1_000).name(name);
-        block_on(store.history().unwrap().entries(query)).unwrap().len()
-    };
-    assert_eq!(["a", "b", "c"].map(of), [20, 100, 20]);
+    assert_eq!(entries(&store), 20);
 }

@@ -7,16 +7,13 @@
 //! request, and of that for each operation.
 
 use crate::support::{Lab, Member, Seat, at, ms, secs};
+use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, Result, Run, Runtime, Time,
-    backend::{
-        Action, Applied, Batch, Due, DueQuery, JobState, Operation, Page, Queries, Reply,
-        TimeSource,
-    },
+    backend::{Action, Applied, Batch, Due, DueQuery, Operation, Queries, Reply, TimeSource},
     cron, job,
     runtime::SimNode,
 };
-use allora_memory::Memory;
 use async_trait::async_trait;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -75,9 +72,7 @@ struct Server {
 }
 
 /// One node's way to the server.
-#[derive(Clone)]
 struct Metered {
-    store: Memory,
     server: Arc<Mutex<Server>>,
     node: SimNode,
     has_registry: bool,
@@ -118,11 +113,11 @@ fn work(operation: &Operation<'_>) -> Duration {
 }
 
 #[async_trait]
-impl Backend for Metered {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Metered {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         self.serve(COST.request + batch.operations.iter().map(work).sum::<Duration>()).await;
         let operations = batch.operations;
-        let applied = self.store.reschedule(batch).await?;
+        let applied = store.reschedule(batch).await?;
         {
             let tally = &mut self.server.lock().unwrap().tally;
             tally.calls += usize::from(operations.iter().any(is_of_job));
@@ -142,34 +137,26 @@ impl Backend for Metered {
         Ok(applied)
     }
 
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.has_registry.then_some(self)
+    fn has_queries(&self) -> bool {
+        self.has_registry
     }
-}
 
-impl Metered {
-    fn inner(&self) -> &dyn Queries {
-        Backend::queries(&self.store).unwrap()
+    fn has_notifier(&self) -> bool {
+        false
     }
-}
 
-#[async_trait]
-impl Queries for Metered {
-    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+    fn claims_due(&self, _: &dyn Queries) -> bool {
+        false
+    }
+
+    async fn find_due(
+        &self,
+        store: &dyn Queries,
+        query: DueQuery<'_>,
+        time: TimeSource,
+    ) -> Result<Due> {
         self.serve(COST.request).await;
-        self.inner().find_due(query, time).await
-    }
-
-    async fn get(&self, name: &str) -> Result<JobState> {
-        self.inner().get(name).await
-    }
-
-    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
-        self.inner().list(page).await
-    }
-
-    async fn kinds(&self) -> Result<Vec<String>> {
-        self.inner().kinds().await
+        store.find_due(query, time).await
     }
 }
 
@@ -216,8 +203,9 @@ impl Many {
     fn join(&mut self, load: Load) {
         let Load { jobs, takes, concurrency, has_registry } = load;
         let seat: Seat = self.lab.seat(self.lab.sim.node());
-        let (store, server) = (self.lab.store.clone(), self.server.clone());
-        let store = Metered { store, server, node: seat.node.clone(), has_registry };
+        let (server, node) = (self.server.clone(), seat.node.clone());
+        let metered = Metered { server, node, has_registry };
+        let store = Wrapped::around(self.lab.store.clone(), metered);
         let mut builder = seat.builder_on(store).concurrency(concurrency);
         for n in 0..jobs {
             let (node, runs) = (seat.node.clone(), self.runs.clone());

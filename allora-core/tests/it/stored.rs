@@ -10,7 +10,7 @@ mod routing;
 mod why;
 
 use crate::support::{Lab, Member};
-use allora_core::{Backend, Run, Schedules, StoredSchedule, runtime::Sim};
+use allora_core::{Run, Schedules, StoredSchedule, runtime::Sim};
 use std::sync::{Arc, Mutex};
 
 /// The stored schedules of the laboratory's store.
@@ -50,19 +50,8 @@ impl Seen {
 /// A store without stored schedules cannot be asked for any.
 #[test]
 fn what_a_backend_cannot_do_is_refused_when_it_is_built() {
-    #[derive(Debug)]
-    struct Bare(allora_memory::Memory);
-    #[async_trait::async_trait]
-    impl Backend for Bare {
-        async fn reschedule(
-            &self,
-            batch: allora_core::backend::Batch<'_>,
-        ) -> allora_core::Result<allora_core::backend::Applied> {
-            self.0.reschedule(batch).await
-        }
-    }
     let sim = Sim::new(1);
-    let bare = || Bare(allora_memory::Memory::new());
+    let bare = || crate::support::bare(allora_memory::Memory::new());
     let error = Schedules::on(bare(), sim.node()).unwrap_err();
     assert_eq!(error.kind(), allora_core::ErrorKind::Unsupported);
     let built = allora_core::Scheduler::builder(bare())

@@ -1,7 +1,7 @@
 -- Writes the jobs that are still as they were read; replies for each whether it was written.
 -- KEYS: state, hot, definitions, rare, cold, kinds, names, tombstones, history, history entries.
--- ARGV: prefix of due keys, prefix of the failures of single jobs, prefix of the histories of single
--- jobs, the number of jobs; their names; then for each job: the lowest
+-- ARGV: prefix of due keys, prefix of the failures of single jobs, prefix of their other entries, the
+-- number of jobs; their names; then for each job: the lowest
 -- fence that was read, the hot record that was read (empty: there was none), the new one, the last
 -- time at which it may be written, the number of other parts and those (the number of the key and the
 -- part; empty: none),
@@ -73,10 +73,10 @@ for k = 1, count do
       add('ZADD', KEYS[8], tombstone, name)
     end
     for e = 1, #history, 4 do
+      local prefix = history[e + 3] ~= '' and ARGV[2] or ARGV[3]
       add('ZADD', KEYS[9], history[e + 1], history[e])
-      add('ZADD', ARGV[3] .. name, history[e + 1], history[e])
+      add('ZADD', prefix .. name, history[e + 1], history[e])
       add('HSET', KEYS[10], history[e], history[e + 2])
-      if history[e + 3] ~= '' then add('ZADD', ARGV[2] .. name, history[e + 1], history[e]) end
     end
     for e = 1, #parts, 2 do
       local key = KEYS[tonumber(parts[e])]

@@ -40,6 +40,7 @@
 //! | L6 | a token that grows is checked at the end | [`l5_l6_a_run_is_completed_by_its_fence_from_any_process_and_by_no_older_one`], `quorum::holders`, `lease::fences_grow_through_every_end_of_a_lease` |
 
 use crate::stores::{Kind, Place, pause, runtime, send};
+use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, Event, Handle, Run, Runtime as _, Schedule, Scheduler, SchedulerBuilder, Time,
     backend::{
@@ -375,17 +376,17 @@ impl Schedule for Own {
 
 /// A store of the user: counts what goes to the one inside.
 #[derive(Debug)]
-struct Counting(Redis, Arc<AtomicU64>);
+struct Counting(Arc<AtomicU64>);
 
 #[async_trait::async_trait]
-impl Backend for Counting {
-    async fn reschedule(&self, batch: Batch<'_>) -> allora_core::Result<Applied> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.reschedule(batch).await
-    }
-
-    fn namespace(&self) -> &str {
-        Backend::namespace(&self.0)
+impl Hooks for Counting {
+    async fn reschedule(
+        &self,
+        store: &Arc<dyn Backend>,
+        batch: Batch<'_>,
+    ) -> allora_core::Result<Applied> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        store.reschedule(batch).await
     }
 }
 
@@ -393,7 +394,7 @@ impl Backend for Counting {
 fn a10_a_schedule_and_a_store_may_be_the_users_own() {
     on_one_server(async |place, runs| {
         let calls: Arc<AtomicU64> = Arc::default();
-        let store = Counting(place.open().await, calls.clone());
+        let store = Wrapped::around(place.open().await, Counting(calls.clone()));
         let node = Node::with(store, |builder| builder.job("one", Own, work(runs)));
         until("it runs", || of(runs, "one").len() >= 3).await;
         node.stop().await;

@@ -1,6 +1,6 @@
 //! Statements about the history.
 
-use super::{Dialect, Keys, names, shape};
+use super::{Dialect, names, shape};
 use crate::{
     driver::{Statement, Value},
     encoding::HISTORY,
@@ -9,11 +9,6 @@ use allora_core::backend::{HistoryCursor, HistoryQuery};
 use std::sync::LazyLock;
 
 static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
-
-/// The most places that one statement looks up.
-pub(crate) const PLACES: usize = 64;
-
-static PLACES_SHAPE: [u8; PLACES] = [b'i'; PLACES];
 
 /// A statement about the history, as far as it is put together.
 struct Parts<'a> {
@@ -30,6 +25,20 @@ impl Parts<'_> {
         self.dialect.flavour.placeholder(&mut self.text, self.args.len());
     }
 
+    /// Adds a text in which `{h}` stands for the table.
+    fn add(&mut self, text: &str) {
+        self.text.push_str(&text.replace("{h}", &format!("{}_history", self.dialect.prefix)));
+    }
+
+    /// The end of a page.
+    fn page(&mut self, query: HistoryQuery<'_>) {
+        if let Some(before) = query.before {
+            self.below(before);
+        }
+        self.text.push_str(" ORDER BY fence DESC, name DESC");
+        self.limit(query.limit);
+    }
+
     fn limit(&mut self, entries: usize) {
         self.bind(" LIMIT ", Value::int(i64::try_from(entries).unwrap_or(i64::MAX)));
     }
@@ -42,118 +51,77 @@ impl Parts<'_> {
         self.bind(" OR name < ", Value::bytes(name));
         self.text.push(')');
     }
-
-    /// The condition that an entry is above this one.
-    fn above(&mut self, HistoryCursor { fence, name }: &HistoryCursor) {
-        self.bind(" AND fence >= ", Value::int(*fence));
-        self.bind(" AND (fence > ", Value::int(*fence));
-        self.bind(" OR name > ", Value::bytes(name));
-        self.text.push(')');
-    }
 }
 
 impl Dialect {
     /// A statement that begins with this text, in which `{h}` stands for the table.
     fn of_history(&self, text: &str) -> Parts<'_> {
-        let text = text.replace("{h}", &format!("{}_history", self.prefix));
-        Parts { dialect: self, text, args: Vec::new() }
+        let mut parts = Parts { dialect: self, text: String::new(), args: Vec::new() };
+        parts.add(text);
+        parts
     }
 
-    /// A page of the history.
+    /// A page of the history. One of a job is made of two parts of the index, of which each is read in
+    /// its order.
     pub(crate) fn history_entries(&self, query: HistoryQuery<'_>) -> Statement {
-        let head = format!("SELECT {} FROM {{h}} WHERE 1 = 1", names(HISTORY));
-        let mut parts = self.of_history(&head);
-        if let Some(name) = query.name {
-            parts.bind(" AND name = ", Value::bytes(name));
+        let columns = names(HISTORY);
+        let head = format!("SELECT {columns} FROM {{h}} WHERE ");
+        let mut parts = self.of_history("");
+        match query.name {
+            None => {
+                parts.add(&head);
+                parts.text.push_str("1 = 1");
+                parts.page(query);
+            }
+            Some(name) => {
+                for (between, is_failure) in [("", 0), (" UNION ALL ", 1)] {
+                    parts.text.push_str(between);
+                    parts.text.push_str("SELECT * FROM (");
+                    parts.add(&head);
+                    parts.bind("name = ", Value::bytes(name));
+                    parts.bind(" AND is_failure = ", Value::int(is_failure));
+                    parts.page(query);
+                    parts.text.push_str(") p");
+                }
+                parts.text.push_str(" ORDER BY fence DESC");
+                parts.limit(query.limit);
+            }
         }
-        if let Some(before) = query.before {
-            parts.below(before);
-        }
-        parts.text.push_str(" ORDER BY fence DESC, name DESC");
-        parts.limit(query.limit);
         Statement::new(parts.text, parts.args, &HISTORY_SHAPE)
     }
 
-    /// The place of the entry that is so many entries below another, or of the newest ones the one of
-    /// this number.
-    pub(crate) fn history_place(&self, below: Option<&HistoryCursor>, entries: u64) -> Statement {
-        let mut parts = self.of_history("SELECT fence, name FROM {h} WHERE 1 = 1");
-        if let Some(below) = below {
-            parts.below(below);
-        }
-        let before = Value::int(entries.saturating_sub(1).cast_signed());
-        parts.bind(" ORDER BY fence DESC, name DESC LIMIT 1 OFFSET ", before);
-        Statement::new(parts.text, parts.args, b"ib")
-    }
-
-    /// The number of the entries below another, at most this number.
-    pub(crate) fn history_count(&self, below: Option<&HistoryCursor>, most: u64) -> Statement {
-        let mut parts = self.of_history("SELECT COUNT(*) FROM (SELECT fence FROM {h} WHERE 1 = 1");
-        if let Some(below) = below {
-            parts.below(below);
-        }
-        parts.bind(" ORDER BY fence DESC, name DESC LIMIT ", Value::int(most.cast_signed()));
-        parts.text.push_str(") n");
+    /// The fence of the first entry of a job beyond so many, of its failures or of the others.
+    pub(crate) fn first_beyond(&self, name: &str, is_failure: bool, entries: u64) -> Statement {
+        let mut parts = self.of_history("SELECT fence FROM {h} WHERE name = ");
+        parts.bind("", Value::bytes(name));
+        parts.bind(" AND is_failure = ", Value::int(is_failure.into()));
+        parts.bind(" ORDER BY fence DESC LIMIT 1 OFFSET ", Value::int(entries.cast_signed()));
         Statement::new(parts.text, parts.args, b"i")
     }
 
-    /// One row: of each job and number, the fence of the job's entry of this number from the newest, or
-    /// NULL. A power of two of them, so that few different statements are prepared: the last one is
-    /// repeated.
-    pub(crate) fn history_places(&self, places: &[(&str, u64)]) -> Statement {
-        let mut parts = self.of_history("SELECT ");
-        let first = "(SELECT fence FROM {h} WHERE name = ";
-        let first = first.replace("{h}", &format!("{}_history", self.prefix));
-        let count = places.len().next_power_of_two().min(PLACES);
-        for i in 0..count {
-            let Some((name, place)) = places.get(i).or(places.last()) else { break };
-            parts.text.push_str(if i == 0 { "" } else { ", " });
-            parts.bind(&first, Value::bytes(name));
-            let before = Value::int(place.saturating_sub(1).cast_signed());
-            parts.bind(" ORDER BY fence DESC LIMIT 1 OFFSET ", before);
-            parts.text.push(')');
+    /// Removes the oldest entries of a job below this fence, at most `most`: of its failures or of the
+    /// others.
+    pub(crate) fn remove_history(
+        &self,
+        name: &str,
+        is_failure: bool,
+        below: i64,
+        most: u64,
+    ) -> Statement {
+        let mut parts = self.of_history("DELETE FROM {h} WHERE name = ");
+        let mut text = "";
+        for _ in 0..2 {
+            parts.bind(text, Value::bytes(name));
+            parts.bind(" AND is_failure = ", Value::int(is_failure.into()));
+            parts.bind(" AND fence < ", Value::int(below));
+            if text.is_empty() {
+                // By a derived table, without which MySQL has neither the limit nor the same table.
+                parts.add(" AND fence IN (SELECT fence FROM (SELECT fence FROM {h} WHERE name = ");
+                text = " ";
+            }
         }
-        Statement::new(parts.text, parts.args, &PLACES_SHAPE[..count])
-    }
-
-    /// Fences and outcomes of the entries of one job below this fence, the highest first.
-    pub(crate) fn history_marks(&self, name: &str, below: i64, limit: usize) -> Statement {
-        let mut parts = self.of_history("SELECT fence, outcome FROM {h} WHERE name = ");
-        parts.bind("", Value::bytes(name));
-        parts.bind(" AND fence < ", Value::int(below));
-        parts.text.push_str(" ORDER BY fence DESC");
-        parts.limit(limit);
-        Statement::new(parts.text, parts.args, b"ib")
-    }
-
-    /// The places of the lowest entries above this one.
-    pub(crate) fn oldest_history(&self, above: Option<&HistoryCursor>, limit: usize) -> Statement {
-        let mut parts = self.of_history("SELECT fence, name FROM {h} WHERE 1 = 1");
-        if let Some(above) = above {
-            parts.above(above);
-        }
-        parts.text.push_str(" ORDER BY fence, name");
-        parts.limit(limit);
-        Statement::new(parts.text, parts.args, b"ib")
-    }
-
-    /// Removes these entries by their keys. A power of two of them, as of
-    /// [`history_places`](Self::history_places).
-    pub(crate) fn remove_history(&self, entries: &[HistoryCursor]) -> Statement {
-        let mut parts = self.of_history("DELETE FROM {h} WHERE ");
-        // The first condition is for the index.
-        let fences: Vec<i64> = entries.iter().map(|entry| entry.fence).collect();
-        let (is_any, args) = self.flavour.is_any("fence", Keys::Ids(&fences), 1);
-        parts.text.push_str(&is_any);
-        parts.args = args;
-        for i in 0..entries.len().next_power_of_two() {
-            let Some(entry) = entries.get(i).or(entries.last()) else { break };
-            let or = if i == 0 { " AND ((fence = " } else { " OR (fence = " };
-            parts.bind(or, Value::int(entry.fence));
-            parts.bind(" AND name = ", Value::bytes(&entry.name));
-            parts.text.push(')');
-        }
-        parts.text.push(')');
+        parts.bind(" ORDER BY fence LIMIT ", Value::int(most.cast_signed()));
+        parts.text.push_str(") r)");
         Statement::new(parts.text, parts.args, b"")
     }
 }

@@ -22,7 +22,6 @@ mod write;
 pub(crate) use arguments::{
     DueRange, NewData, RequestContext, SimpleClaim, SimpleCompletion, Write,
 };
-pub(crate) use history::PLACES;
 pub(crate) use read::KINDS;
 pub(crate) use tables::{Index, SCHEMA, Step};
 
@@ -44,24 +43,33 @@ pub(crate) trait Flavour: Send + Sync {
     /// The text after the parenthesis of a `CREATE TABLE`.
     fn table_options(&self, table: &str) -> &'static str;
     /// The `i`th placeholder, from 1.
-    fn placeholder(&self, sql: &mut String, i: usize);
+    fn placeholder(&self, sql: &mut String, _: usize) {
+        sql.push('?');
+    }
     /// Microseconds since 1970 by the database's clock, not by the start of the transaction.
     fn clock(&self) -> &'static str;
     /// Locks the rows of a `SELECT` of one table; empty where the whole database is locked anyway.
-    fn for_update(&self) -> &'static str;
+    fn for_update(&self) -> &'static str {
+        " FOR UPDATE"
+    }
     /// The same for the rows that no other transaction has locked.
     fn for_update_of_free_rows(&self) -> &'static str {
         self.for_update()
     }
     /// The tail of an `INSERT` that replaces these columns where the key exists.
-    fn or_replace(&self, key: &str, columns: &[&str]) -> String;
+    fn or_replace(&self, key: &str, columns: &[&str]) -> String {
+        let set: Vec<String> = columns.iter().map(|c| format!("{c} = excluded.{c}")).collect();
+        format!(" ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", "))
+    }
     /// Text that reads one row of the number 1 if the index exists.
     fn index_exists(&self, table: &str, index: &str) -> String;
     /// Text that reads one row of the number 1 if the table exists.
     fn table_exists(&self, table: &str) -> String;
     /// Keeps other nodes from migrating at the same time, until the end of the transaction or of the
     /// session, and returns 1; `None` where the transaction does.
-    fn lock(&self, prefix: &str) -> Option<String>;
+    fn lock(&self, _prefix: &str) -> Option<String> {
+        None
+    }
     /// Ends the time limit of statements in a transaction that migrates.
     fn unlimited(&self) -> Option<&'static str> {
         None
@@ -70,10 +78,14 @@ pub(crate) trait Flavour: Send + Sync {
     fn ends_migration_with_session(&self) -> bool {
         false
     }
-    /// Waits this number of milliseconds, where nothing else delays the next attempt.
-    fn pause(&self, ms: u64) -> Option<String>;
+    /// Waits this number of milliseconds; `None` where a busy timeout has waited already.
+    fn pause(&self, _ms: u64) -> Option<String> {
+        None
+    }
     /// The part of a `WHERE` that limits the due index to rows that are in it.
-    fn due_index_filter(&self) -> &'static str;
+    fn due_index_filter(&self) -> &'static str {
+        " WHERE index_at IS NOT NULL"
+    }
     /// The most kinds of one due query.
     fn kinds_at_once(&self) -> usize;
     /// The part of a due query that reads the due index; `None` for the usual one.
@@ -132,8 +144,8 @@ pub(crate) trait Flavour: Send + Sync {
         context: &RequestContext<'_>,
         claims: &[SimpleClaim],
     ) -> SingleStatement;
-    /// One statement that finds and claims what is due behind a place in the due index, and returns
-    /// what [`claimed_row::sent`](crate::claimed_row::sent) says; `None` where it takes a transaction.
+    /// One statement that finds and claims what is due behind a place in the due index; `None` where it
+    /// takes a transaction. It returns the clock, and the records or their keys alone.
     fn claim_due(
         &self,
         _: &Dialect,

@@ -2,7 +2,7 @@
 
 use super::{
     Dialect, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
-    single_statement::{CHUNK, Columns, End, NOW, due_claim, of_t},
+    single_statement::{CHUNK, Columns, End, NOW, of_head, of_t},
 };
 use crate::driver::{Statement, Type, Value};
 use allora_core::backend::ClaimDue;
@@ -30,16 +30,8 @@ impl Flavour for MySqlFlavour {
         " ENGINE = InnoDB ROW_FORMAT = DYNAMIC"
     }
 
-    fn placeholder(&self, sql: &mut String, _: usize) {
-        sql.push('?');
-    }
-
     fn clock(&self) -> &'static str {
         CLOCK
-    }
-
-    fn for_update(&self) -> &'static str {
-        " FOR UPDATE"
     }
 
     /// MySQL has it from 8.0.1, MariaDB from 10.6. Each takes the other's for a comment.
@@ -121,9 +113,9 @@ impl Flavour for MySqlFlavour {
         let states = beside_states(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
         let text = format!(
             "UPDATE {states} SET {} WHERE {} AND {}",
-            SimpleClaim::set(self),
+            SimpleClaim::set(self, of_t),
             SimpleClaim::condition(self),
-            SimpleClaim::in_time(self),
+            SimpleClaim::in_time(self, of_t),
         );
         let write = Statement::new(text, args, b"");
         let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
@@ -164,7 +156,6 @@ impl Flavour for MySqlFlavour {
         SingleStatement::Counted(Statement::new(text, args, b""))
     }
 
-    /// All or none, because the time is the same for all.
     fn claim_locked(
         &self,
         dialect: &Dialect,
@@ -173,17 +164,14 @@ impl Flavour for MySqlFlavour {
         ids: &[i64],
     ) -> Option<Statement> {
         let mut args = Vec::new();
-        let context = dialect.request_context(context, &mut args);
-        args.push(Value::bytes(query.claim_id.to_be_bytes()));
+        let context = dialect.claim_context(context, query, &mut args);
         let (is_id, ids) = self.is_any("s.id", Keys::Ids(ids), args.len() + 1);
         args.extend(ids);
-        let not_after = Value::Int(query.not_after.map(|until| until.timestamp_micros()));
-        args.extend([not_after.clone(), not_after]);
         let text = format!(
-            "UPDATE ({context} LIMIT 1) c STRAIGHT_JOIN {p}_state s SET {set} \
-             WHERE {is_id} AND (? IS NULL OR {NOW} <= ?)",
-            p = dialect.prefix,
-            set = due_claim::set(self, "CAST(? AS BINARY)"),
+            "UPDATE ({context} LIMIT 1) c STRAIGHT_JOIN {}_state s SET {} WHERE {is_id} AND {}",
+            dialect.prefix,
+            SimpleClaim::set(self, of_head),
+            SimpleClaim::in_time(self, of_head),
         );
         Some(Statement::new(text, args, b""))
     }

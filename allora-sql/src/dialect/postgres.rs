@@ -10,7 +10,7 @@
 use super::{
     Dialect, DueRange, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion,
     SingleStatement, Write,
-    single_statement::{Columns, End, NOW, due_claim, of_t},
+    single_statement::{Columns, End, NOW, of_head, of_t},
 };
 use crate::{
     driver::{Statement, Type, Value},
@@ -40,7 +40,7 @@ impl PostgresFlavour {
             "entries AS (INSERT INTO {p}_history ({names}) \
                SELECT {fence}, j.name, s.kind, {scheduled_at}, NULL::BYTEA, NULL::BIGINT, \
                  1, {due_at}, {attempt}, {node}, {started_at}, s.ended_at, \
-                 '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, s.output \
+                 '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, s.output, 0 \
                FROM updated s, LATERAL (\
                  SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j \
                WHERE s.duration IS NULL{or_replace})",
@@ -80,15 +80,6 @@ impl Flavour for PostgresFlavour {
     fn clock(&self) -> &'static str {
         // Not `now()`, which is the begin of the transaction, before it waited for a lock.
         "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT"
-    }
-
-    fn for_update(&self) -> &'static str {
-        " FOR UPDATE"
-    }
-
-    fn or_replace(&self, key: &str, columns: &[&str]) -> String {
-        let set: Vec<String> = columns.iter().map(|c| format!("{c} = excluded.{c}")).collect();
-        format!(" ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", "))
     }
 
     fn index_exists(&self, table: &str, index: &str) -> String {
@@ -162,10 +153,6 @@ impl Flavour for PostgresFlavour {
             "LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} \
              ON TRUE"
         )
-    }
-
-    fn due_index_filter(&self) -> &'static str {
-        " WHERE index_at IS NOT NULL"
     }
 
     /// An array is one parameter, and one statement for every number of keys.
@@ -253,8 +240,8 @@ impl Flavour for PostgresFlavour {
         let mut args = Vec::new();
         let bound = Bound::new(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
         let with = bound.with(&SimpleClaim::condition(self), "");
-        let in_time = format!(" AND {}", SimpleClaim::in_time(self));
-        let update = bound.update(&SimpleClaim::set(self), &in_time);
+        let in_time = format!(" AND {}", SimpleClaim::in_time(self, of_t));
+        let update = bound.update(&SimpleClaim::set(self, of_t), &in_time);
         let reply = "s.id, s.lease_scheduled_at, s.fence, s.incarnation, s.lease_until";
         let text = format!("{with} {update} RETURNING c.db_now, {reply}");
         SingleStatement::Returning(Statement::new(text, args, SimpleClaim::SHAPE))
@@ -272,7 +259,7 @@ impl Flavour for PostgresFlavour {
         behind: IndexPlace,
     ) -> Option<Statement> {
         let mut args = Vec::new();
-        let context = dialect.request_context(context, &mut args);
+        let context = dialect.claim_context(context, query, &mut args);
         let mut bind = |value: Value| {
             args.push(value);
             format!("${}", args.len())
@@ -280,9 +267,6 @@ impl Flavour for PostgresFlavour {
         let kinds = query.kinds.iter().map(|kind| Some(kind.as_bytes().to_vec())).collect();
         let kinds = bind(Value::Blobs(kinds));
         let limit = bind(Value::int(i64::try_from(query.limit).unwrap_or(i64::MAX)));
-        let claim_id = bind(Value::bytes(query.claim_id.to_be_bytes()));
-        let not_after = query.not_after.map(|until| until.timestamp_micros());
-        let not_after = bind(Value::Int(not_after));
         let [index_at, id] = [behind.index_at, behind.id].map(|number| bind(Value::int(number)));
         let states = format!("{}_state", dialect.prefix);
         let common = format!(
@@ -295,13 +279,10 @@ impl Flavour for PostgresFlavour {
                ORDER BY s.index_at, s.id LIMIT {limit} \
                FOR NO KEY UPDATE SKIP LOCKED) d ORDER BY d.index_at LIMIT {limit}), \
              updated AS (UPDATE {states} s SET {set} FROM c \
-               WHERE s.ctid = ANY(ARRAY(SELECT place FROM picked)) \
-                 AND ({not_after}::BIGINT IS NULL \
-                   OR COALESCE(c.request_now, {clock}) <= {not_after}::BIGINT) \
-               RETURNING s.*)",
-            condition = due_claim::condition(self, &format!("{NOW} / 1000")),
-            set = due_claim::set(self, &format!("{claim_id}::BYTEA")),
-            clock = self.clock(),
+               WHERE s.ctid = ANY(ARRAY(SELECT place FROM picked)) AND {in_time} RETURNING s.*)",
+            condition = SimpleClaim::condition_of_head(self, &format!("{NOW} / 1000")),
+            set = SimpleClaim::set(self, of_head),
+            in_time = SimpleClaim::in_time(self, of_head),
         );
         Some(dialect.updated(&common, args))
     }

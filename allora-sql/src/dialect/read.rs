@@ -6,9 +6,7 @@
 //! end at the upper bound of a comparison of rows; SQLite and MySQL get several statements of a few
 //! kinds.
 
-use super::{Dialect, Keys, arguments::DueRange, shape, single_statement::due_claim};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-use crate::claimed_row;
+use super::{Dialect, Keys, SimpleClaim, arguments::DueRange, shape};
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DELETED, JOB, LONGEST, RARE, STATE},
@@ -28,14 +26,6 @@ static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &CELLS_SHAPE[..
 
 /// The shape of a listed row: the clock, the columns, the data.
 static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..], b"b"].concat());
-
-/// The shape of a row that a query that claims returns: the clock, the columns that it does not
-/// determine, the data.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(super) static CLAIMED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let [job, state] = claimed_row::sent();
-    [b"i", &shape(&job)[..], &shape(&state), b"b"].concat()
-});
 
 /// The shape of a row without data: the clock, the columns.
 static BARE_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..]].concat());
@@ -196,31 +186,23 @@ impl Dialect {
         )
     }
 
-    /// Sets the states that `set` has the text for, and reads these records with little data. The
-    /// common tables before have the context `c` and the changed states `updated`.
+    /// Reads the records that a query has claimed, with little data. The common tables before have the
+    /// context `c` and the changed states `updated`.
     #[cfg(feature = "postgres")]
     pub(super) fn updated(&self, common: &str, args: Vec<Value>) -> Statement {
         let jobs = self.flavour.rows_of(&format!("{}_job", self.prefix), "j", "j.id = s.id");
-        let [job, state] = claimed_row::sent();
-        let columns = job.iter().map(of("j")).chain(state.iter().map(of("s")));
-        let text = format!(
-            "WITH {common} SELECT c.db_now, {columns}, {data} \
-             FROM c LEFT JOIN updated s ON TRUE {jobs}",
-            columns = columns.collect::<Vec<_>>().join(", "),
-            data = self.data_up_to(LITTLE_DATA),
-        );
-        Statement::new(text, args, &CLAIMED_SHAPE)
+        let from = format!("c LEFT JOIN updated s ON TRUE {jobs}");
+        Statement::new(
+            format!("WITH {common} {}", self.with_little_data(&from)),
+            args,
+            &LISTED_SHAPE,
+        )
     }
 
-    /// The data of the job with this key, if it is little.
-    #[cfg(feature = "sqlite")]
-    pub(super) fn little_data_of(&self, id: &str) -> String {
-        let p = &self.prefix;
-        format!(
-            "(SELECT CASE WHEN LENGTH(d.data) > {LITTLE_DATA} THEN NULL ELSE d.data END \
-             FROM {p}_job j JOIN {p}_data d ON d.id = j.id AND d.generation = j.data_generation \
-             WHERE j.id = {id})"
-        )
+    /// Text that reads the clock of `c` and the jobs `j` with their states `s`, and little data.
+    fn with_little_data(&self, from: &str) -> String {
+        let (columns, data) = (self.columns(Cold::LeftOut), self.data_up_to(LITTLE_DATA));
+        format!("SELECT c.db_now, {columns}, {data} FROM {from}")
     }
 
     /// The records of these kinds that a query has claimed under this id. A claim leaves the row in its
@@ -253,7 +235,7 @@ impl Dialect {
         };
         // In the order of the text, because not every database numbers its placeholders.
         let (kind, until) = (bind(Value::bytes(kind)), bind(Value::int(now_ms)));
-        let condition = due_claim::condition(&*self.flavour, &bind(Value::int(now_ms)));
+        let condition = SimpleClaim::condition_of_head(&*self.flavour, &bind(Value::int(now_ms)));
         let limit = bind(Value::int(i64::try_from(limit).unwrap_or(i64::MAX)));
         let text = format!(
             "SELECT s.id, s.index_at \
@@ -268,16 +250,13 @@ impl Dialect {
     /// Reads these records with little data, and the clock.
     pub(crate) fn claimed(&self, ids: &[i64]) -> Statement {
         let (is_id, args) = self.flavour.is_any("j.id", Keys::Ids(ids), 1);
-        let text = format!(
-            "SELECT c.db_now, {columns}, {data} FROM (SELECT {clock} AS db_now) c \
-             LEFT JOIN {p}_job j ON {is_id} {states}",
-            columns = self.columns(Cold::LeftOut),
-            data = self.data_up_to(LITTLE_DATA),
+        let from = format!(
+            "(SELECT {clock} AS db_now) c LEFT JOIN {p}_job j ON {is_id} {states}",
             clock = self.flavour.clock(),
             p = self.prefix,
             states = self.states(),
         );
-        Statement::new(text, args, &LISTED_SHAPE)
+        Statement::new(self.with_little_data(&from), args, &LISTED_SHAPE)
     }
 
     /// The cells of the job `j` with the state `s`. Values that are too long are not read: a server

@@ -22,7 +22,7 @@ use crate::{
 };
 use allora_core::{
     Time,
-    backend::{Action, Claim, Completion, Cursor, OnExpiry, Operation},
+    backend::{Action, Claim, ClaimDue, Completion, Cursor, OnExpiry, Operation},
     record::MAX_FENCE,
     time::end_of_time,
 };
@@ -52,22 +52,47 @@ impl Dialect {
         context: &RequestContext<'_>,
         args: &mut Vec<Value>,
     ) -> String {
-        let mut text = "SELECT ".to_owned();
         let columns = [
             ("request_now", Type::IntOrNull, Value::Int(context.now)),
             ("node", Type::Bytes, Value::bytes(context.node)),
             ("no_kind", Type::Bytes, Value::bytes("")),
             ("ok_outcome", Type::Bytes, Value::bytes("succeeded")),
         ];
+        let mut text = format!("SELECT {} AS db_now", self.flavour.clock());
+        self.bind_columns(&mut text, columns, args);
+        text
+    }
+
+    /// The same row with the values of a query that claims, as [`of_head`] refers to them.
+    pub(super) fn claim_context(
+        &self,
+        context: &RequestContext<'_>,
+        query: &ClaimDue<'_>,
+        args: &mut Vec<Value>,
+    ) -> String {
+        let not_after = query.not_after.map(|until| until.timestamp_micros());
+        let columns = [
+            ("by_claim", Type::Bytes, Value::bytes(query.claim_id.to_be_bytes())),
+            ("not_after", Type::IntOrNull, Value::Int(not_after)),
+        ];
+        let mut text = self.request_context(context, args);
+        self.bind_columns(&mut text, columns, args);
+        text
+    }
+
+    fn bind_columns<const N: usize>(
+        &self,
+        text: &mut String,
+        columns: [(&str, Type, Value); N],
+        args: &mut Vec<Value>,
+    ) {
         for (name, of, value) in columns {
             args.push(value);
-            self.flavour.typed_placeholder(&mut text, args.len(), of);
+            text.push_str(", ");
+            self.flavour.typed_placeholder(text, args.len(), of);
             text.push_str(" AS ");
             text.push_str(name);
-            text.push_str(", ");
         }
-        text.push_str(self.flavour.clock());
-        text + " AS db_now"
     }
 
     /// The rows of a table of bound values, with rows of nothing up to a power of two, so that few
@@ -124,54 +149,59 @@ impl SimpleClaim {
         ]
     }
 
-    /// The assignments. A column from which another one is computed is set after that, so that it does
-    /// not matter whether a database reads the old values or the new ones. No order at all may change
-    /// a fence: the one that was read is the request's.
+    /// The assignments; `row` is the expression for a column of the bound rows. A column from which
+    /// another one is computed is set after that, so that it does not matter whether a database reads
+    /// the old values or the new ones.
     ///
     /// The place in the due index stays, unless the job is wanted before it.
-    pub(super) fn set(flavour: &dyn Flavour) -> String {
-        let until = until(flavour, "t.duration");
-        let fence = flavour.greatest("t.read_fence + 1", NOW);
-        let earlier = earlier(flavour, &until, "t.then_due");
+    pub(super) fn set(flavour: &dyn Flavour, row: impl Fn(&str) -> String) -> String {
+        let [by_claim, read_fence, expected] = ["by_claim", "read_fence", "expected"].map(&row);
+        let [then_at, then_due, on_expiry] = ["then_at", "then_due", "on_expiry"].map(&row);
+        let until = until(flavour, &row("duration"));
+        let fence = flavour.greatest(&format!("{read_fence} + 1"), NOW);
+        let earlier = earlier(flavour, &until, &then_due);
         let wake = format!(
-            "CASE WHEN s.kind = c.no_kind THEN NULL WHEN t.on_expiry = 1 THEN {until} \
+            "CASE WHEN s.kind = c.no_kind THEN NULL WHEN {on_expiry} = 1 THEN {until} \
                ELSE {earlier} END"
         );
         let over = flavour.whole_division();
         format!(
             "lease_due_at = s.cursor_due_at, lease_started_at = {NOW} {over} 1000, \
              index_at = CASE WHEN s.index_at <= {wake} THEN s.index_at ELSE {wake} END, \
-             wake_at = {wake}, \
-             cursor_due_at = CASE WHEN t.on_expiry = 1 THEN s.cursor_due_at ELSE t.then_due END, \
-             cursor_scheduled_at = \
-               CASE WHEN t.on_expiry = 1 THEN s.cursor_scheduled_at ELSE t.then_at END, \
-             last_started = t.expected, started = s.started + 1, \
+             wake_at = {wake}, last_started = {expected}, started = s.started + 1, \
              lease_fence = {fence}, fence = {fence}, lease_node = c.node, \
-             lease_claim_id = t.by_claim, lease_scheduled_at = t.expected, lease_attempt = 1, \
-             lease_until = {until}, lease_on_expiry = t.on_expiry, version = s.version + 1"
+             lease_claim_id = {by_claim}, lease_scheduled_at = {expected}, lease_attempt = 1, \
+             lease_until = {until}, lease_on_expiry = {on_expiry}, \
+             cursor_due_at = CASE WHEN {on_expiry} = 1 THEN s.cursor_due_at ELSE {then_due} END, \
+             cursor_scheduled_at = \
+               CASE WHEN {on_expiry} = 1 THEN s.cursor_scheduled_at ELSE {then_at} END, \
+             version = s.version + 1"
         )
     }
 
-    /// The condition under which they are made.
+    /// The condition under which they are made for the bound rows `t`.
     pub(super) fn condition(flavour: &dyn Flavour) -> String {
-        let due = flavour.greatest("s.cursor_due_at", "t.expected");
-        let over = flavour.whole_division();
+        let now_ms = format!("{NOW} {} 1000", flavour.whole_division());
         format!(
             "s.id = t.of_id AND s.fence = t.read_fence AND s.cursor_scheduled_at = t.expected \
-             AND s.lease_fence IS NULL AND s.rare < 2 \
-             AND (s.last_started IS NULL OR s.last_started < s.cursor_scheduled_at) \
-             AND s.fence < {NEAR_END} AND s.version < {NEAR_END} AND s.started < {NEAR_END} \
-             AND {due} <= {NOW} {over} 1000"
+             AND {}",
+            has_open_head(flavour, &now_ms)
         )
+    }
+
+    /// The condition under which they are made for a head without a plan, at this time in
+    /// milliseconds.
+    pub(super) fn condition_of_head(flavour: &dyn Flavour, now_ms: &str) -> String {
+        format!("s.due_lease IS NOT NULL AND {}", has_open_head(flavour, now_ms))
     }
 
     /// The condition that is checked behind the lock. It reads a column of the row, because one
     /// database would check it before it has the row otherwise.
-    pub(super) fn in_time(flavour: &dyn Flavour) -> String {
-        let clock = flavour.clock();
+    pub(super) fn in_time(flavour: &dyn Flavour, row: impl Fn(&str) -> String) -> String {
+        let (clock, not_after) = (flavour.clock(), row("not_after"));
         format!(
-            "(t.not_after IS NULL \
-               OR COALESCE(c.request_now, {clock} + 0 * s.version) <= t.not_after)"
+            "({not_after} IS NULL \
+               OR COALESCE(c.request_now, {clock} + 0 * s.version) <= {not_after})"
         )
     }
 
@@ -215,36 +245,31 @@ impl SimpleClaim {
     }
 }
 
-/// Claims of heads without a plan: the claims of the commonest shape that need nothing but the row.
-pub(super) mod due_claim {
-    use super::{Flavour, NEAR_END, NOW, starts, until};
+/// The column of this name of the claim of a state's head as it is, by the query of a
+/// [context](Dialect::claim_context): [`due_claim`](allora_core::record::due_claim) as a row.
+pub(super) fn of_head(column: &str) -> String {
+    let value = match column {
+        "by_claim" | "not_after" => return format!("c.{column}"),
+        "of_id" => "s.id",
+        "read_fence" => "s.fence",
+        "expected" => "s.cursor_scheduled_at",
+        "duration" => "s.due_lease * 1000",
+        "on_expiry" => "1",
+        // The cursor stays.
+        _ => "NULL",
+    };
+    value.to_owned()
+}
 
-    /// The assignments, as those of the same [`SimpleClaim`](super::SimpleClaim). None reads a column
-    /// that was set before it.
-    pub(in super::super) fn set(flavour: &dyn Flavour, claim_id: &str) -> String {
-        let until = until(flavour, "s.due_lease * 1000");
-        let fence = flavour.greatest("s.fence + 1", NOW);
-        let over = flavour.whole_division();
-        format!(
-            "lease_due_at = s.cursor_due_at, lease_started_at = {NOW} {over} 1000, \
-             index_at = {least}, wake_at = {until}, last_started = s.cursor_scheduled_at, \
-             started = s.started + 1, lease_fence = {fence}, fence = {fence}, lease_node = c.node, \
-             lease_claim_id = {claim_id}, lease_scheduled_at = s.cursor_scheduled_at, \
-             lease_attempt = 1, lease_until = {until}, lease_on_expiry = 1, version = s.version + 1",
-            least = flavour.least("s.index_at", &until),
-        )
-    }
-
-    /// The condition under which they are made at this time, in milliseconds.
-    pub(in super::super) fn condition(flavour: &dyn Flavour, now_ms: &str) -> String {
-        format!(
-            "s.due_lease IS NOT NULL AND s.lease_fence IS NULL AND s.rare < 2 \
-             AND {open} AND s.fence < {NEAR_END} AND s.version < {NEAR_END} \
-             AND s.started < {NEAR_END} AND {due} <= {now_ms}",
-            open = starts("s.cursor_scheduled_at"),
-            due = flavour.greatest("s.cursor_due_at", "s.cursor_scheduled_at"),
-        )
-    }
+/// A condition: true if a claim may start the cursor's occurrence of a state at this time in
+/// milliseconds.
+fn has_open_head(flavour: &dyn Flavour, now_ms: &str) -> String {
+    let due = flavour.greatest("s.cursor_due_at", "s.cursor_scheduled_at");
+    format!(
+        "s.lease_fence IS NULL AND s.rare < 2 AND {} AND s.fence < {NEAR_END} \
+         AND s.version < {NEAR_END} AND s.started < {NEAR_END} AND {due} <= {now_ms}",
+        starts("s.cursor_scheduled_at")
+    )
 }
 
 /// The end of the leases of a statement: their runs are completed, or they are extended.
@@ -470,7 +495,8 @@ mod tests {
     fn no_assignment_reads_a_column_that_was_assigned_before_it() {
         let flavour = &MySqlFlavour;
         let completed = SimpleCompletion::set(flavour, End::Completed, "s.version + 1", of_t);
-        for set in [SimpleClaim::set(flavour), completed, due_claim::set(flavour, "?")] {
+        let claims = [SimpleClaim::set(flavour, of_t), SimpleClaim::set(flavour, of_head)];
+        for set in claims.into_iter().chain([completed]) {
             let all = assignments(&set);
             assert!(all.len() >= 15, "{all:?}");
             for (i, (_, expression)) in all.iter().enumerate() {
@@ -483,7 +509,7 @@ mod tests {
 
     #[test]
     fn the_fence_of_a_claim_is_computed_from_no_column() {
-        let all = assignments(&SimpleClaim::set(&MySqlFlavour));
+        let all = assignments(&SimpleClaim::set(&MySqlFlavour, of_t));
         for (_, expression) in all.iter().filter(|(column, _)| column.ends_with("fence")) {
             assert!(!expression.contains("s."), "{expression}");
         }

@@ -2,11 +2,9 @@
 
 use super::{
     Dialect, Flavour, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
-    read::CLAIMED_SHAPE,
-    single_statement::{Columns, End, NOW, due_claim, of_t},
+    single_statement::{Columns, End, NOW, of_head, of_t},
 };
 use crate::{
-    claimed_row,
     driver::{Statement, Type, Value},
     encoding::IndexPlace,
 };
@@ -31,10 +29,6 @@ impl Flavour for SqliteFlavour {
         " STRICT"
     }
 
-    fn placeholder(&self, sql: &mut String, _: usize) {
-        sql.push('?');
-    }
-
     fn clock(&self) -> &'static str {
         // It has whole milliseconds. `unixepoch('subsec')` is missing before 3.42.
         "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
@@ -42,11 +36,6 @@ impl Flavour for SqliteFlavour {
 
     fn for_update(&self) -> &'static str {
         ""
-    }
-
-    fn or_replace(&self, key: &str, columns: &[&str]) -> String {
-        let set: Vec<String> = columns.iter().map(|c| format!("{c} = excluded.{c}")).collect();
-        format!(" ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", "))
     }
 
     fn index_exists(&self, table: &str, index: &str) -> String {
@@ -60,21 +49,8 @@ impl Flavour for SqliteFlavour {
         format!("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}'")
     }
 
-    fn lock(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn pause(&self, _: u64) -> Option<String> {
-        // The busy timeout has waited already.
-        None
-    }
-
     fn kinds_at_once(&self) -> usize {
         64
-    }
-
-    fn due_index_filter(&self) -> &'static str {
-        " WHERE index_at IS NOT NULL"
     }
 
     fn least(&self, one: &str, other: &str) -> String {
@@ -101,15 +77,15 @@ impl Flavour for SqliteFlavour {
             "{with} UPDATE {}_state AS s SET {} FROM c, t WHERE {} AND {} \
              RETURNING {}, id, lease_scheduled_at, fence, incarnation, lease_until",
             dialect.prefix,
-            SimpleClaim::set(self),
+            SimpleClaim::set(self, of_t),
             SimpleClaim::condition(self),
-            SimpleClaim::in_time(self),
+            SimpleClaim::in_time(self, of_t),
             self.clock(),
         );
         SingleStatement::Returning(Statement::new(text, args, SimpleClaim::SHAPE))
     }
 
-    /// The subquery is evaluated once, before any row is changed.
+    /// The subquery is evaluated once, before any row is changed. Returns the clock and the keys.
     fn claim_due(
         &self,
         dialect: &Dialect,
@@ -120,50 +96,32 @@ impl Flavour for SqliteFlavour {
         let states = format!("{}_state", dialect.prefix);
         let limit = Value::int(i64::try_from(query.limit).unwrap_or(i64::MAX));
         let mut args = Vec::new();
-        let context_text = dialect.request_context(context, &mut args);
-        args.push(Value::bytes(query.claim_id.to_be_bytes()));
-        let now = format!("COALESCE(?, {})", self.clock());
+        let context = dialect.claim_context(context, query, &mut args);
+        let now_ms = format!("(SELECT {NOW} / 1000 FROM c)");
         let mut due = Vec::new();
         for kind in query.kinds {
             due.push(format!(
                 "SELECT * FROM (SELECT s.id, s.index_at FROM {states} s \
                    WHERE s.kind = ? AND s.index_at IS NOT NULL AND (s.index_at, s.id) > (?, ?) \
-                     AND s.index_at <= {now} / 1000 AND {condition} \
+                     AND s.index_at <= {now_ms} AND {condition} \
                    ORDER BY s.index_at, s.id LIMIT ?)",
-                condition = due_claim::condition(self, &format!("{now} / 1000")),
+                condition = SimpleClaim::condition_of_head(self, &now_ms),
             ));
-            args.extend([
-                Value::bytes(kind),
-                Value::int(behind.index_at),
-                Value::int(behind.id),
-                Value::Int(context.now),
-                Value::Int(context.now),
-                limit.clone(),
-            ]);
+            let behind = [Value::int(behind.index_at), Value::int(behind.id)];
+            args.push(Value::bytes(kind));
+            args.extend(behind.into_iter().chain([limit.clone()]));
         }
-        let not_after = Value::Int(query.not_after.map(|until| until.timestamp_micros()));
-        args.extend([limit, not_after.clone(), not_after]);
-        let [job, state] = claimed_row::sent();
-        let job = job.iter().map(|(column, _)| match *column {
-            "id" => format!("{states}.id"),
-            column => {
-                let p = &dialect.prefix;
-                format!("(SELECT j.{column} FROM {p}_job j WHERE j.id = {states}.id)")
-            }
-        });
-        let state = state.iter().map(|(column, _)| format!("{states}.{column}"));
+        args.push(limit);
         let text = format!(
-            "WITH c AS ({context_text}) UPDATE {states} AS s SET {set} FROM c \
-             WHERE s.id IN (SELECT id FROM ({due}) ORDER BY index_at LIMIT ?) \
-               AND (? IS NULL OR {NOW} <= ?) \
-             RETURNING {clock}, {columns}, {data}",
-            set = due_claim::set(self, "?"),
+            "WITH c AS ({context}) UPDATE {states} AS s SET {set} FROM c \
+             WHERE s.id IN (SELECT id FROM ({due}) ORDER BY index_at LIMIT ?) AND {in_time} \
+             RETURNING {clock}, id",
+            set = SimpleClaim::set(self, of_head),
             due = due.join(" UNION ALL "),
+            in_time = SimpleClaim::in_time(self, of_head),
             clock = self.clock(),
-            columns = job.chain(state).collect::<Vec<_>>().join(", "),
-            data = dialect.little_data_of(&format!("{states}.id")),
         );
-        Some(Statement::new(text, args, &CLAIMED_SHAPE))
+        Some(Statement::new(text, args, b"ii"))
     }
 
     fn ended(

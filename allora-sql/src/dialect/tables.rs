@@ -70,7 +70,7 @@ impl Dialect {
             table("data", DATA, "PRIMARY KEY (id, generation)"),
             Step::Run(self.history_table()),
             index("state", "kind, index_at, id", self.flavour.due_index_filter()),
-            index("history", "name, fence", ""),
+            index("history", "name, is_failure, fence", ""),
         ]
     }
 

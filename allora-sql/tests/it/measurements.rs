@@ -104,8 +104,9 @@ async fn a_due_query(place: Place) {
 pub(crate) async fn fill_history(place: &Place, entries: u32) {
     let name = bytes(place, &concat(place, "job ", "(i % 1000)"));
     let fill = format!(
-        "INSERT INTO {{p}}_history (fence, name, kind, scheduled_at, attempt, node, outcome) \
-         SELECT i, {name}, {kind}, i, 1, {node}, {outcome} FROM {from}",
+        "INSERT INTO {{p}}_history (fence, name, kind, scheduled_at, attempt, node, outcome, \
+           is_failure) \
+         SELECT i, {name}, {kind}, i, 1, {node}, {outcome}, 0 FROM {from}",
         kind = bytes(place, "'k'"),
         node = bytes(place, "'node'"),
         outcome = bytes(place, "'succeeded'"),
@@ -121,7 +122,7 @@ async fn opened(place: &Place, limit: u64) -> Sql {
 }
 
 async fn a_page_of_the_history(place: Place) {
-    let sql = opened(&place, 2_000_000).await;
+    let sql = opened(&place, 1_000_000).await;
     fill_history(&place, MILLION).await;
     let history = sql.history().unwrap();
     let all = measure("a page of 100 of 1 M entries", async || {

@@ -11,7 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its table is what it is for")]
 
-use allora_benches::{fleet, ordinary::Ordinary, process, server};
+use allora_benches::{fleet, ordinary::ordinary, process, server};
 use allora_core::Backend;
 use allora_memory::Memory;
 use allora_redis::Redis;
@@ -73,7 +73,7 @@ async fn one(store: &str, nodes: usize, count: u64, way: &str) {
 async fn either<B: Backend>(of: (&str, &str), count: u64, open: impl AsyncFn() -> B, nodes: usize) {
     match of.1 {
         "query" => measure(of, count, open, nodes).await,
-        _ => measure(of, count, async || Ordinary(open().await), nodes).await,
+        _ => measure(of, count, async || ordinary(open().await), nodes).await,
     }
 }
 

@@ -1,11 +1,9 @@
 //! A store that notes the claims of jobs in code, and whether they have won.
 
-use crate::place::Store;
+use allora_conformance::faults::Hooks;
 use allora_core::{
     Result, async_trait,
-    backend::{
-        Action, Applied, Backend, Batch, History, Notifier, Operation, Queries, Reply, TimeSource,
-    },
+    backend::{Action, Applied, Backend, Batch, Operation, Reply},
 };
 use std::{
     ops::Range,
@@ -27,41 +25,16 @@ impl Claims {
 
 /// The store of one node, whose claims are noted. A claim without a reply is sent again, and is noted
 /// when it is answered.
-#[derive(Debug)]
-pub(crate) struct NotesClaims {
-    pub(crate) store: Store,
-    pub(crate) claims: Claims,
-}
-
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl Backend for NotesClaims {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Claims {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         let seconds: Vec<Option<i64>> = batch.operations.iter().map(claimed_second).collect();
-        let applied = self.store.reschedule(batch).await?;
+        let applied = store.reschedule(batch).await?;
         let answered = seconds.into_iter().zip(&applied.replies).filter_map(|(second, reply)| {
             Some((second?, matches!(reply.as_ref().ok()?, Reply::Claimed(_))))
         });
-        self.claims.0.lock().unwrap().extend(answered);
+        self.0.lock().unwrap().extend(answered);
         Ok(applied)
-    }
-    fn namespace(&self) -> &str {
-        self.store.namespace()
-    }
-    fn durability_warning(&self) -> Option<&str> {
-        self.store.durability_warning()
-    }
-    async fn prune(&self, time: TimeSource) -> Result {
-        self.store.prune(time).await
-    }
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.store.queries()
-    }
-    fn history(&self) -> Option<&dyn History> {
-        self.store.history()
-    }
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.store.notifier()
     }
 }
 

@@ -1,12 +1,8 @@
 //! The lateness of jobs in code that are due at one instant, for several numbers of jobs.
 
-use crate::{
-    Figures,
-    claims::{Claims, NotesClaims},
-    figure,
-    place::Place,
-};
+use crate::{Figures, claims::Claims, figure, place::Place};
 use allora_benches::{fleet, profile, report::at as quantile};
+use allora_conformance::faults::Wrapped;
 use allora_core::{Run, Scheduler, Time, cron, job};
 use std::{
     collections::HashSet,
@@ -29,7 +25,7 @@ pub(crate) async fn measure(place: &Place, nodes: usize, seconds: usize) -> Figu
     let ran: Arc<Mutex<Vec<Ran>>> = Arc::default();
     let stores = place.open_all(nodes).await;
     let claims = Claims::default();
-    let noted = |store| NotesClaims { store, claims: claims.clone() };
+    let noted = |store| Wrapped::around(store, claims.clone());
     let schedulers = stores.into_iter().map(|store| scheduler(noted(store), &ran)).collect();
     let instants = seconds.div_ceil(SIZES.len());
     let measured = async {
@@ -66,7 +62,7 @@ pub(crate) async fn measure(place: &Place, nodes: usize, seconds: usize) -> Figu
     late.chain([figure("failed_claims", failed as f64 / sent as f64)]).collect()
 }
 
-fn scheduler(store: NotesClaims, ran: &Arc<Mutex<Vec<Ran>>>) -> Scheduler {
+fn scheduler(store: Wrapped<Claims>, ran: &Arc<Mutex<Vec<Ran>>>) -> Scheduler {
     let heartbeat = Duration::from_secs(1);
     let mut builder = Scheduler::builder(store).concurrency(10_000).heartbeat(heartbeat);
     for (second, size) in SIZES.into_iter().enumerate() {

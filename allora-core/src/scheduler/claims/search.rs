@@ -223,7 +223,7 @@ pub(in crate::scheduler) struct Found {
     pub(in crate::scheduler) records: usize,
     pub(in crate::scheduler) of_code: usize,
     pub(in crate::scheduler) is_full: bool,
-    /// What the planner has made of them.
+    /// The planner's part of the result.
     pub(in crate::scheduler) work: FoundWork,
 }
 

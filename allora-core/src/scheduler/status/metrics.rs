@@ -209,52 +209,96 @@ fn dead(job: SharedString, kind: SharedString) {
 fn describe() {
     describe_counter!(
         "allora_occurrences_total",
-        "Ended attempts, and occurrences that were not run"
+        "Attempts that ended on this node, and occurrences that it recorded as missed or \
+         skipped, by outcome and reason; worry if failed, dead or missed grows."
     );
     describe_histogram!(
         "allora_run_lateness_seconds",
         Unit::Seconds,
-        "Time from due to the start of a run"
+        "Time from the moment a run was due to its start; worry if it grows, because often the \
+         capacity is full or the store is slow."
     );
-    describe_histogram!("allora_run_duration_seconds", Unit::Seconds, "Duration of a run");
-    describe_gauge!("allora_runs_active", "Active runs");
-    describe_histogram!("allora_claim_batch_size", "Claims in one request");
+    describe_histogram!(
+        "allora_run_duration_seconds",
+        Unit::Seconds,
+        "Duration of a run; worry if it comes near the period or the timeout of its job."
+    );
+    describe_gauge!(
+        "allora_runs_active",
+        "Runs that are active now; worry if it stays at the concurrency limit, because then due \
+         jobs wait."
+    );
+    describe_histogram!(
+        "allora_claim_batch_size",
+        "Claims in one request to the store; large batches are normal when much is due at once."
+    );
     describe_histogram!(
         "allora_claim_duration_seconds",
         Unit::Seconds,
-        "Duration of a request with claims"
+        "Duration of a request with claims; worry if it comes near the store timeout."
     );
-    describe_counter!("allora_claims_failed_total", "Claims that started no run");
+    describe_counter!(
+        "allora_claims_failed_total",
+        "Claims that started no run; taken is normal, because another node was first, but worry \
+         if rejected or no_reply grows."
+    );
     describe_counter!(
         "allora_lease_renewal_failures_total",
-        "Leases that were not extended in time"
+        "Leases of runs, or of their concurrency keys, that the store did not extend before \
+         they ended; worry if it grows, because the store is slow or a job blocks its executor."
     );
-    describe_counter!("allora_leases_lost_total", "Runs whose lease belongs to another run");
-    describe_gauge!("allora_conditions", "Active conditions of the node");
+    describe_counter!(
+        "allora_leases_lost_total",
+        "Leases that runs of this node lost, because another run has the lease or the run is \
+         recorded as lost, so the run is cancelled; worry if it grows, because work may be done \
+         twice."
+    );
+    describe_gauge!(
+        "allora_conditions",
+        "Active conditions of this node, by code; worry if one other than key-busy lasts for 5 \
+         minutes."
+    );
     describe_gauge!(
         "allora_jobs_overdue",
-        "Jobs in code that are due for a minute without a lease"
+        "Jobs in code that have been due for a minute, and that no node has claimed; worry if \
+         it stays above 0."
     );
     describe_gauge!(
         "allora_next_due_timestamp_seconds",
         Unit::Seconds,
-        "Time at which something is due next"
+        "Unix time at which this node next expects something to be due, +Inf if nothing; worry \
+         if it is more than 2 minutes in the past."
     );
     describe_gauge!(
         "allora_concurrency_key_waiting",
-        "Jobs of this node that wait for a concurrency key"
+        "Jobs of this node that wait for this concurrency key; a short wait is normal, but \
+         worry if it never falls to 0."
     );
-    describe_counter!("allora_dead_letters_total", "Occurrences that became dead letters");
+    describe_counter!(
+        "allora_dead_letters_total",
+        "Occurrences that became dead letters on this node; worry about each, because it does \
+         not run until a person reruns or dismisses it."
+    );
     describe_gauge!(
         "allora_clock_offset_seconds",
         Unit::Seconds,
-        "Clock of the node minus clock of the store"
+        "This node's clock minus the store's; worry beyond 1 s, although the scheduler uses the \
+         store's clock."
     );
-    describe_counter!("allora_wake_ups_total", "Wake-ups of the claimer");
-    describe_counter!("allora_store_errors_total", "Requests to the store that failed");
+    describe_counter!(
+        "allora_wake_ups_total",
+        "Wake-ups of the part of the node that claims, by source; worry if it grows fast while \
+         little is due."
+    );
+    describe_counter!(
+        "allora_store_errors_total",
+        "Requests to the store that failed; worry if unavailable keeps growing, because the \
+         store is down or slow, or if rejected grows, because the store refuses requests."
+    );
     describe_histogram!(
         "allora_store_request_duration_seconds",
         Unit::Seconds,
-        "Duration of a request"
+        "Duration of a request to the store, by operation; worry if it comes near the store \
+         timeout."
     );
 }

@@ -155,7 +155,7 @@ impl Times<'_> {
                     let text = format!("its history begins at {}, after {at}", shown(begins));
                     let why = Why::new(WhyCode::BeforeHistory, text).with("begins", begins);
                     why.remedy(
-                        "keep more with the limits of the history: `--history-per-job` and \
+                        "keep more with the limits of the history: `--history` and \
                          `--history-age` of `allora run`",
                     )
                 }

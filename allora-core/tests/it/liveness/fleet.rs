@@ -3,7 +3,9 @@
 use super::requests::{Failures, Requests};
 use crate::support::{Faults, Faulty, Rates, failing, ms, secs, whole_history};
 use allora_conformance::{
-    faults::{PartialBackend, Shares, SlowBackend, Speed, TracedRequests, TracedStore},
+    faults::{
+        Hooks, PartialBackend, Shares, SlowBackend, Speed, TracedRequests, TracedStore, Wrapped,
+    },
     history::{
         Code, Seen, Trace,
         liveness::{Key, Liveness, Policy, Stall, check},
@@ -14,8 +16,8 @@ use allora_core::{
     JobSpec, Pattern, Result, Run, Runtime, Schedule, Scheduler, SchedulerBuilder, Schedules,
     Stopped, StoredSchedule, Time,
     backend::{
-        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryEntry,
-        HistoryQuery, JobState, Notifier, OPERATOR, Operation, Page, Queries, Reply, TimeSource,
+        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery,
+        JobState, OPERATOR, Operation, Page, Queries, Reply, TimeSource,
     },
     cron, job,
     runtime::{Sim, SimNode},
@@ -48,8 +50,9 @@ pub(super) struct Fleet {
     pub(super) sim: Sim,
     pub(super) trace: Trace,
     /// Per-node ways to the store are built around it.
-    store: TracedStore<Odd>,
-    odd: Odd,
+    store: TracedStore,
+    memory: Memory,
+    odd: Wrapped<Odd>,
     clock: SimNode,
     pub(super) speed: Option<Speed>,
     pub(super) shares: Shares,
@@ -100,19 +103,20 @@ impl Fleet {
             wall.wall() + ahead
         });
         let odd = Odd {
-            inner: memory,
-            work: Arc::new(Work {
+            work: Work {
                 trace: trace.clone(),
                 clock: clock.clone(),
                 at: Mutex::default(),
                 most: MOST.into(),
-            }),
-            unreadable: Arc::default(),
-            notifies: Arc::new(true.into()),
+            },
+            unreadable: Mutex::default(),
+            notifies: true.into(),
         };
+        let odd = Wrapped::around(memory.clone(), odd);
         Self {
             sim,
             store: TracedStore::new(odd.clone(), trace.clone()),
+            memory,
             odd,
             trace,
             clock,
@@ -176,9 +180,10 @@ impl Fleet {
             Some(speed) => Arc::new(SlowBackend::new(partial, node.clone(), speed.clone())),
             None => Arc::new(partial),
         };
-        let way = Faulty::new(store, Arc::new(node.clone()), faults.clone());
-        let (runtime, failures) = (Arc::new(node.clone()), failures.clone());
-        let way = Requests::new(Arc::new(way), runtime, failures, self.trace.clone());
+        let way = Faulty::to(store, Arc::new(node.clone()), faults.clone());
+        let (node, failures) = (Arc::new(node.clone()), failures.clone());
+        let requests = Requests { node, failures, trace: self.trace.clone() };
+        let way = Wrapped::around(way, requests);
         Arc::new(TracedRequests::new(way, self.trace.clone()))
     }
 
@@ -193,7 +198,7 @@ impl Fleet {
 
     /// So much has happened that no time passes any more.
     pub(super) fn is_over(&self) -> bool {
-        self.odd.work.is_too_much()
+        self.odd.hooks().work.is_too_much()
     }
 
     /// One operation of an operator, whose way to the store is sound.
@@ -218,13 +223,13 @@ impl Fleet {
     /// The store removes what is old.
     pub(super) fn prune(&self) {
         let now = self.clock.wall();
-        self.sim.block_on(self.odd.inner.prune(TimeSource::Store { fallback: now })).unwrap();
+        self.sim.block_on(self.memory.prune(TimeSource::Store { fallback: now })).unwrap();
     }
 
     /// The remains of a stopped node: counts, leases, its record.
     pub(super) fn left(&self, member: &Member) -> Vec<String> {
         let (mut left, id) = (member.counts(), member.id());
-        let queries = Backend::queries(&self.odd.inner).unwrap();
+        let queries = Backend::queries(&self.memory).unwrap();
         for prefix in ["", "allora:node:", "allora:key:"] {
             let page = Page::first(usize::MAX).prefix(prefix);
             for record in self.sim.block_on(queries.list(page)).unwrap() {
@@ -265,10 +270,10 @@ impl Fleet {
     pub(super) fn store_many(&self, operations: &[Operation<'_>]) {
         for some in operations.chunks(1_000) {
             let time = TimeSource::Store { fallback: self.clock.wall() };
-            let added = self.odd.inner.reschedule(Batch::new(OPERATOR, time, some));
+            let added = self.memory.reschedule(Batch::new(OPERATOR, time, some));
             self.sim.block_on(added).unwrap();
         }
-        self.odd.work.most.fetch_add(1_000 * operations.len(), Relaxed);
+        self.odd.hooks().work.most.fetch_add(1_000 * operations.len(), Relaxed);
     }
 
     /// A client of the store, whose way to it is sound.
@@ -288,7 +293,7 @@ impl Fleet {
 
     /// The history of a job with its active runs, the oldest entry first.
     pub(super) fn past(&self, name: &str) -> Vec<HistoryEntry> {
-        let client = Schedules::on(self.odd.inner.clone(), self.clock.clone()).unwrap();
+        let client = Schedules::on(self.memory.clone(), self.clock.clone()).unwrap();
         let past = client.history(HistoryQuery::new(usize::MAX).name(name));
         let mut past = self.sim.block_on(past).unwrap();
         past.reverse();
@@ -297,13 +302,15 @@ impl Fleet {
 
     /// The store notifies nodes, or does not.
     pub(super) fn set_notifies(&self, notifies: bool) {
-        self.odd.notifies.store(notifies, Relaxed);
+        self.odd.hooks().notifies.store(notifies, Relaxed);
     }
 
     /// Only this record cannot be read.
     pub(super) fn set_unreadable(&self, name: Option<&str>) {
-        let before =
-            std::mem::replace(&mut *self.odd.unreadable.lock().unwrap(), name.map(str::to_owned));
+        let before = std::mem::replace(
+            &mut *self.odd.hooks().unreadable.lock().unwrap(),
+            name.map(str::to_owned),
+        );
         for name in before.as_deref().into_iter().chain(name) {
             self.trace.record(name, Some(self.state(name)));
         }
@@ -622,12 +629,11 @@ impl Member {
 
 /// A store of which a record cannot be read, and that may have no notifications. It refuses everything
 /// when so much has happened that a node which asks again at once would keep the time from passing.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Odd {
-    inner: Memory,
-    work: Arc<Work>,
-    unreadable: Arc<Mutex<Option<String>>>,
-    notifies: Arc<AtomicBool>,
+    work: Work,
+    unreadable: Mutex<Option<String>>,
+    notifies: AtomicBool,
 }
 
 /// The requests to the store.
@@ -662,28 +668,24 @@ impl Odd {
         let is_odd = unreadable.as_deref() == Some(name);
         is_odd.then(|| JobState::unreadable(name, "a newer format"))
     }
-
-    fn inner_queries(&self) -> &dyn Queries {
-        Backend::queries(&self.inner).unwrap()
-    }
 }
 
 #[async_trait]
-impl Backend for Odd {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Odd {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         if batch.node != OPERATOR && self.work.count() {
             return Err(Error::new(ErrorKind::Unavailable, "too much has happened"));
         }
         let odd: Vec<_> = batch.operations.iter().map(|one| self.unreadable(one.name)).collect();
         if odd.iter().all(Option::is_none) {
-            return self.inner.reschedule(batch).await;
+            return store.reschedule(batch).await;
         }
         let mut operations = batch.operations.to_vec();
         for (operation, _) in operations.iter_mut().zip(&odd).filter(|(_, odd)| odd.is_some()) {
             operation.action = Action::Read;
         }
         let read = Batch::new(batch.node, batch.time, &operations);
-        let mut applied = self.inner.reschedule(read).await?;
+        let mut applied = store.reschedule(read).await?;
         for ((reply, odd), operation) in applied.replies.iter_mut().zip(odd).zip(batch.operations) {
             let is_run = matches!(
                 operation.action,
@@ -699,23 +701,22 @@ impl Backend for Odd {
         Ok(applied)
     }
 
-    fn queries(&self) -> Option<&dyn Queries> {
-        Some(self)
+    /// The test prunes.
+    async fn prune(&self, _: &dyn Backend, _: TimeSource) -> Result {
+        Ok(())
     }
 
-    fn history(&self) -> Option<&dyn History> {
-        Backend::history(&self.inner)
+    fn has_notifier(&self) -> bool {
+        self.notifies.load(Relaxed)
     }
 
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.notifies.load(Relaxed).then_some(&self.inner as _)
-    }
-}
-
-#[async_trait]
-impl Queries for Odd {
-    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
-        let mut due = self.inner_queries().find_due(query, time).await?;
+    async fn find_due(
+        &self,
+        store: &dyn Queries,
+        query: DueQuery<'_>,
+        time: TimeSource,
+    ) -> Result<Due> {
+        let mut due = store.find_due(query, time).await?;
         for state in &mut due.found {
             if let Some(odd) = self.unreadable(&state.name) {
                 *state = odd;
@@ -724,29 +725,22 @@ impl Queries for Odd {
         Ok(due)
     }
 
-    fn claims_due(&self) -> bool {
-        self.inner_queries().claims_due()
-    }
-
     /// Claims nothing while a record is unreadable: the store would find it by chance.
-    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+    async fn claim_due(
+        &self,
+        store: &dyn Queries,
+        query: ClaimDue<'_>,
+        time: TimeSource,
+    ) -> Result<ClaimedDue> {
         let mut query = query;
         if self.unreadable.lock().unwrap().is_some() && !query.is_repeated {
             query.limit = 0;
         }
-        self.inner_queries().claim_due(query, time).await
+        store.claim_due(query, time).await
     }
 
-    async fn get(&self, name: &str) -> Result<JobState> {
-        let state = self.inner_queries().get(name).await?;
+    async fn get(&self, store: &dyn Queries, name: &str) -> Result<JobState> {
+        let state = store.get(name).await?;
         Ok(self.unreadable(name).unwrap_or(state))
-    }
-
-    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
-        self.inner_queries().list(page).await
-    }
-
-    async fn kinds(&self) -> Result<Vec<String>> {
-        self.inner_queries().kinds().await
     }
 }

@@ -1,21 +1,21 @@
 //! One node's requests to the store, of which some kinds fail: each in one of four ways, for some jobs,
 //! once, now and then, or always.
 
-use allora_conformance::history::{Delays, Seen, Trace};
+use allora_conformance::{
+    faults::Hooks,
+    history::{Delays, Seen, Trace},
+};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime, Time,
     backend::{
-        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier,
-        Operation, Page, Queries, Reply, TimeSource,
+        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, JobState, Operation, Page,
+        Queries, Reply, TimeSource,
     },
 };
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use futures::future::pending;
-use std::{
-    fmt,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 /// The kinds of requests that a node sends: the operations by their actions, then the others.
 pub(super) const KINDS: &[&str] = &[
@@ -142,29 +142,14 @@ pub(super) fn shard(name: &str, of: u64) -> u64 {
 }
 
 /// A node's way to the store.
-#[derive(Clone)]
-pub(super) struct Requests<B> {
-    inner: B,
-    node: Arc<dyn Runtime>,
-    failures: Failures,
-    trace: Trace,
+#[derive(Debug)]
+pub(super) struct Requests {
+    pub(super) node: Arc<dyn Runtime>,
+    pub(super) failures: Failures,
+    pub(super) trace: Trace,
 }
 
-impl<B> fmt::Debug for Requests<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Requests").field("failures", &self.failures).finish_non_exhaustive()
-    }
-}
-
-impl<B: Backend + Clone> Requests<B> {
-    pub(super) fn new(inner: B, node: Arc<dyn Runtime>, failures: Failures, trace: Trace) -> Self {
-        Self { inner, node, failures, trace }
-    }
-
-    fn queries_of(&self) -> &dyn Queries {
-        self.inner.queries().unwrap()
-    }
-
+impl Requests {
     fn draw(&self, kind: &str, name: &str) -> Option<(Fate, bool)> {
         self.failures.draw(&*self.node, kind, name)
     }
@@ -175,7 +160,12 @@ impl<B: Backend + Clone> Requests<B> {
     }
 
     /// Applies the operations but those that fail alone.
-    async fn partly(&self, batch: Batch<'_>, fates: &[Option<(Fate, bool)>]) -> Result<Applied> {
+    async fn partly(
+        &self,
+        store: &dyn Backend,
+        batch: Batch<'_>,
+        fates: &[Option<(Fate, bool)>],
+    ) -> Result<Applied> {
         let mut operations = batch.operations.to_vec();
         for (operation, fate) in operations.iter_mut().zip(fates) {
             if matches!(fate, Some((Fate::NotDone | Fate::Refused, _))) {
@@ -183,7 +173,7 @@ impl<B: Backend + Clone> Requests<B> {
             }
         }
         let read = Batch::new(batch.node, batch.time, &operations);
-        let mut applied = self.inner.reschedule(read).await?;
+        let mut applied = store.reschedule(read).await?;
         let now = applied.now;
         let replies = applied.replies.iter_mut().zip(batch.operations).zip(fates);
         for ((reply, operation), fate) in replies {
@@ -258,8 +248,8 @@ fn kind_of(operation: &Operation<'_>) -> &'static str {
 }
 
 #[async_trait]
-impl<B: Backend + Clone> Backend for Requests<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Requests {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         let operations = batch.operations;
         let fate = |one| match self.failures.rejects(one) {
             true => Some((Fate::Refused, true)),
@@ -274,63 +264,46 @@ impl<B: Backend + Clone> Backend for Requests<B> {
             return pending().await;
         }
         if fates.iter().flatten().any(|(fate, alone)| *fate == Fate::Unanswered && !alone) {
-            drop(self.inner.reschedule(batch).await);
+            drop(store.reschedule(batch).await);
             return pending().await;
         }
         if fates.iter().flatten().any(|(fate, alone)| *fate == Fate::Refused && !alone) {
             return Err(refusal());
         }
         if operations.is_empty() || fates.iter().all(Option::is_none) {
-            return self.inner.reschedule(batch).await;
+            return store.reschedule(batch).await;
         }
-        self.partly(batch, &fates).await
+        self.partly(store, batch, &fates).await
     }
 
-    async fn prune(&self, time: TimeSource) -> Result {
-        self.inner.prune(time).await
-    }
-
-    fn namespace(&self) -> &str {
-        self.inner.namespace()
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.inner.queries().map(|_| self as _)
-    }
-
-    fn history(&self) -> Option<&dyn History> {
-        self.inner.history()
-    }
-
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.inner.notifier()
-    }
-}
-
-#[async_trait]
-impl<B: Backend + Clone> Queries for Requests<B> {
-    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+    async fn find_due(
+        &self,
+        store: &dyn Queries,
+        query: DueQuery<'_>,
+        time: TimeSource,
+    ) -> Result<Due> {
         match self.draw("find_due", "").map(|(fate, _)| fate) {
             Some(Fate::Hung | Fate::Unanswered) => pending().await,
             Some(Fate::Refused) => Err(refusal()),
             Some(Fate::NotDone) => {
                 self.not_done(query.node, Delays::Found);
-                let due = self.queries_of().find_due(query, time).await?;
+                let due = store.find_due(query, time).await?;
                 Ok(Due::new(due.now, Vec::new(), None))
             }
-            None => self.queries_of().find_due(query, time).await,
+            None => store.find_due(query, time).await,
         }
     }
 
-    fn claims_due(&self) -> bool {
-        self.queries_of().claims_due()
-    }
-
-    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+    async fn claim_due(
+        &self,
+        store: &dyn Queries,
+        query: ClaimDue<'_>,
+        time: TimeSource,
+    ) -> Result<ClaimedDue> {
         match self.draw("claim_due", "").map(|(fate, _)| fate) {
             Some(Fate::Hung) => pending().await,
             Some(Fate::Unanswered) => {
-                drop(self.queries_of().claim_due(query, time).await);
+                drop(store.claim_due(query, time).await);
                 pending().await
             }
             Some(Fate::Refused) => Err(refusal()),
@@ -338,28 +311,20 @@ impl<B: Backend + Clone> Queries for Requests<B> {
                 self.not_done(query.node, Delays::Found);
                 let mut query = query;
                 query.limit = if query.is_repeated { query.limit } else { 0 };
-                self.queries_of().claim_due(query, time).await
+                store.claim_due(query, time).await
             }
-            None => self.queries_of().claim_due(query, time).await,
+            None => store.claim_due(query, time).await,
         }
     }
 
-    async fn get(&self, name: &str) -> Result<JobState> {
-        self.queries_of().get(name).await
-    }
-
-    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
+    async fn list(&self, store: &dyn Queries, page: Page<'_>) -> Result<Vec<JobState>> {
         let is_registry = page.prefix.starts_with("allora:node:");
         let drawn = is_registry.then(|| self.draw("registry", "")).flatten();
         match drawn.map(|(fate, _)| fate) {
             Some(Fate::Hung | Fate::Unanswered) => pending().await,
             Some(Fate::Refused) => Err(refusal()),
             Some(Fate::NotDone) => Ok(Vec::new()),
-            None => self.queries_of().list(page).await,
+            None => store.list(page).await,
         }
-    }
-
-    async fn kinds(&self) -> Result<Vec<String>> {
-        self.queries_of().kinds().await
     }
 }

@@ -1,9 +1,10 @@
 //! A store that fails: nothing doubles, nothing is lost.
 
 use crate::support::{Faults, Lab, Rates, at, ms, secs};
+use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Scheduler,
-    backend::{Action, Applied, Batch, History, Notification, Notifier, Operation, Queries},
+    backend::{Action, Applied, Batch, Notification, Notifier, Operation},
     every,
 };
 use async_trait::async_trait;
@@ -149,15 +150,14 @@ fn a_lost_answer_does_not_change_how_often_a_job_runs() {
 
 /// A store that says that something is due and never lets anybody take it, and whose hints fail.
 #[derive(Debug)]
-struct Teasing<B> {
-    inner: B,
+struct Teasing {
     deaf: bool,
     faults: Arc<Faults>,
 }
 
 #[async_trait]
-impl<B: Backend> Backend for Teasing<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Teasing {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         self.faults.calls.fetch_add(1, Relaxed);
         let read =
             |operation: &Operation<'_>| !self.deaf && matches!(operation.action, Action::Claim(_));
@@ -167,22 +167,14 @@ impl<B: Backend> Backend for Teasing<B> {
         }
         let mut teased = batch;
         teased.operations = &operations;
-        self.inner.reschedule(teased).await
+        store.reschedule(teased).await
     }
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.inner.queries()
-    }
-    fn history(&self) -> Option<&dyn History> {
-        self.inner.history()
-    }
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.deaf.then_some(self as _)
-    }
-}
 
-#[async_trait]
-impl<B: Backend> Notifier for Teasing<B> {
-    async fn subscribe(&self) -> Result<BoxStream<'static, Notification>> {
+    fn has_notifier(&self) -> bool {
+        self.deaf
+    }
+
+    async fn subscribe(&self, _: &dyn Notifier) -> Result<BoxStream<'static, Notification>> {
         Err(Error::new(ErrorKind::Unavailable, "nobody may listen here"))
     }
 }
@@ -191,7 +183,7 @@ fn teased(lab: &Lab, deaf: bool) -> (crate::support::Member, Arc<Faults>) {
     let seat = lab.seat(lab.sim.node());
     let job = seat.job(every(secs(10)), ms(0));
     let faults: Arc<Faults> = Arc::default();
-    let store = Teasing { inner: lab.store.clone(), deaf, faults: faults.clone() };
+    let store = Wrapped::around(lab.store.clone(), Teasing { deaf, faults: faults.clone() });
     let scheduler =
         Scheduler::builder(store).runtime(seat.node.clone()).add("job", job).build().unwrap();
     (seat.run(scheduler), faults)
@@ -222,7 +214,7 @@ fn a_backend_that_only_reschedules_is_enough() {
     for _ in 0..2 {
         let seat = lab.seat(lab.sim.node());
         let job = seat.job(every(secs(10)), secs(15));
-        let scheduler = Scheduler::builder(crate::support::Bare(lab.store.clone()))
+        let scheduler = Scheduler::builder(crate::support::bare(lab.store.clone()))
             .runtime(seat.node.clone())
             .add("job", job)
             .build()

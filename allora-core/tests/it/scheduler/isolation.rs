@@ -2,13 +2,13 @@
 //! scheduler.
 
 use crate::support::{Lab, Over, at, ms, secs};
+use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, BoxError, Every, Handle, Job, Overlap, Run, Runtime, Scheduler, StorePart, Time,
     backend::{Action, Applied, Batch},
     every, job,
     runtime::SimNode,
 };
-use allora_memory::Memory;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use std::{
@@ -272,15 +272,19 @@ fn extensions_do_not_starve_completions() {
 
 /// A store whose reply to a claim stops the node's machine, once.
 #[derive(Debug)]
-struct Freezing(Memory, SimNode, AtomicBool);
+struct Freezing(SimNode, AtomicBool);
 
 #[async_trait]
-impl Backend for Freezing {
-    async fn reschedule(&self, batch: Batch<'_>) -> allora_core::Result<Applied> {
-        let applied = self.0.reschedule(batch).await;
+impl Hooks for Freezing {
+    async fn reschedule(
+        &self,
+        store: &Arc<dyn Backend>,
+        batch: Batch<'_>,
+    ) -> allora_core::Result<Applied> {
+        let applied = store.reschedule(batch).await;
         let claims = |action: &Action<'_>| matches!(action, Action::Claim(_));
-        if batch.operations.iter().any(|one| claims(&one.action)) && !self.2.swap(true, Relaxed) {
-            self.1.pause();
+        if batch.operations.iter().any(|one| claims(&one.action)) && !self.1.swap(true, Relaxed) {
+            self.0.pause();
         }
         applied
     }
@@ -292,7 +296,8 @@ fn a_run_whose_lease_ended_before_its_first_poll_does_not_begin() {
     let seat = lab.seat(lab.sim.node());
     // A run that shares its job may be extended first, and is alive again then.
     let job = seat.job(every(secs(100)), secs(1)).overlap(Overlap::Wait);
-    let store = Freezing(lab.store.clone(), seat.node.clone(), false.into());
+    let freezing = Freezing(seat.node.clone(), false.into());
+    let store = Wrapped::around(crate::support::bare(lab.store.clone()), freezing);
     let scheduler =
         Scheduler::builder(store).runtime(seat.node.clone()).add("job", job).build().unwrap();
     let member = seat.run(scheduler);

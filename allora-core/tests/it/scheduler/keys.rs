@@ -297,7 +297,7 @@ fn a_group_needs_a_name_that_is_a_word() {
     let build = |name: &str, group: &str| {
         let seat = lab.seat(lab.sim.node());
         let job = seat.job(every(secs(10)), ms(0)).mutex(group);
-        let builder = Scheduler::builder(crate::support::Bare(lab.store.clone()));
+        let builder = Scheduler::builder(crate::support::bare(lab.store.clone()));
         let built = builder.runtime(seat.node).add(name, job).build();
         built.map(drop).map_err(|error| error.to_string()).err().unwrap_or_default()
     };

@@ -52,7 +52,7 @@ fn on_every_node_overlap_policies_need_nothing_of_the_store() {
     let lab = Lab::new(4);
     let seat = lab.seat(lab.sim.node());
     let job = seat.job(every(secs(10)), secs(25)).overlap(Overlap::Skip).on_every_node();
-    let scheduler = Scheduler::builder(crate::support::Bare(lab.store.clone()))
+    let scheduler = Scheduler::builder(crate::support::bare(lab.store.clone()))
         .runtime(seat.node.clone())
         .add("job", job)
         .build()
@@ -67,7 +67,7 @@ fn on_every_node_leases_need_nothing_of_the_store() {
     let lab = Lab::new(5);
     let seat = lab.seat(lab.sim.node());
     let job = seat.job(every(secs(100)), secs(50)).at_least_once(secs(3)).on_every_node();
-    let scheduler = Scheduler::builder(crate::support::Bare(lab.store.clone()))
+    let scheduler = Scheduler::builder(crate::support::bare(lab.store.clone()))
         .runtime(seat.node.clone())
         .add("job", job)
         .build()

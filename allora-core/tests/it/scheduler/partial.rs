@@ -1,10 +1,11 @@
 //! A store that answers some requests and not others, or not quite alike: what it answers is enough.
 
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
+use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, Error, ErrorKind, Overlap, Result, Runtime, SchedulerBuilder, Schedules,
     StoredSchedule,
-    backend::{Action, Applied, Batch, History, Notifier, Operation, Queries},
+    backend::{Action, Applied, Batch, Operation},
     every,
     time::since,
 };
@@ -87,16 +88,15 @@ fn a_search_that_hangs_stops_no_schedule_that_queries_claim() {
 }
 
 /// A store that rejects these operations, or returns the record and does nothing.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Refuses {
-    inner: Memory,
     rejects: bool,
     refused: Arc<AtomicU64>,
 }
 
 #[async_trait]
-impl Backend for Refuses {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Refuses {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         let refused = |action: &Action<'_>| {
             let is_refused = matches!(action, Action::Advance(_) | Action::Replace { .. });
             self.refused.fetch_add(u64::from(is_refused), Relaxed);
@@ -111,7 +111,7 @@ impl Backend for Refuses {
         });
         let operations: Vec<Operation<'_>> = operations.collect();
         let batch = Batch::new(batch.node, batch.time, &operations);
-        let mut applied = self.inner.reschedule(batch).await?;
+        let mut applied = store.reschedule(batch).await?;
         for (reply, _) in applied
             .replies
             .iter_mut()
@@ -121,18 +121,6 @@ impl Backend for Refuses {
             *reply = Err(Error::new(ErrorKind::Other, "this role may not do that"));
         }
         Ok(applied)
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.inner.queries()
-    }
-
-    fn history(&self) -> Option<&dyn History> {
-        self.inner.history()
-    }
-
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.inner.notifier()
     }
 }
 
@@ -146,7 +134,8 @@ fn an_operation_that_the_store_does_not_carry_out_is_repeated_once_in_a_while() 
     ] {
         let lab = Lab::new(3);
         let refused = Arc::new(AtomicU64::new(0));
-        let store = Refuses { inner: lab.store.clone(), rejects, refused: refused.clone() };
+        let refuses = Refuses { rejects, refused: refused.clone() };
+        let store = Wrapped::around(lab.store.clone(), refuses);
         let seat = lab.seat(lab.sim.node());
         let job = seat.job(every(secs(10)), secs(600)).overlap(overlap);
         let builder = seat.builder_on(store).add("job", job);

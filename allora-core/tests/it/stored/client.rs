@@ -2,6 +2,7 @@
 
 use super::{add, schedules};
 use crate::support::{Lab, at, secs};
+use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, CatchUp, ErrorKind, Run, Schedules, StoredSchedule,
     backend::{
@@ -134,7 +135,6 @@ fn lists_are_by_name_in_pages_or_by_due_time() {
 /// A store that counts the records that it returns.
 #[derive(Debug)]
 struct CountingReads {
-    store: allora_memory::Memory,
     read: Arc<AtomicU64>,
 }
 
@@ -145,33 +145,29 @@ impl CountingReads {
 }
 
 #[async_trait::async_trait]
-impl Backend for CountingReads {
-    async fn reschedule(&self, batch: Batch<'_>) -> allora_core::Result<Applied> {
-        self.store.reschedule(batch).await
-    }
-    fn queries(&self) -> Option<&dyn Queries> {
-        Some(self)
-    }
-}
-
-#[async_trait::async_trait]
-impl Queries for CountingReads {
-    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> allora_core::Result<Due> {
-        let due = Backend::queries(&self.store).unwrap().find_due(query, time).await?;
+impl Hooks for CountingReads {
+    async fn find_due(
+        &self,
+        store: &dyn Queries,
+        query: DueQuery<'_>,
+        time: TimeSource,
+    ) -> allora_core::Result<Due> {
+        let due = store.find_due(query, time).await?;
         self.count(due.found.len());
         Ok(due)
     }
-    async fn get(&self, name: &str) -> allora_core::Result<JobState> {
+    async fn get(&self, store: &dyn Queries, name: &str) -> allora_core::Result<JobState> {
         self.count(1);
-        Backend::queries(&self.store).unwrap().get(name).await
+        store.get(name).await
     }
-    async fn list(&self, page: Page<'_>) -> allora_core::Result<Vec<JobState>> {
-        let page = Backend::queries(&self.store).unwrap().list(page).await?;
+    async fn list(
+        &self,
+        store: &dyn Queries,
+        page: Page<'_>,
+    ) -> allora_core::Result<Vec<JobState>> {
+        let page = store.list(page).await?;
         self.count(page.len());
         Ok(page)
-    }
-    async fn kinds(&self) -> allora_core::Result<Vec<String>> {
-        Backend::queries(&self.store).unwrap().kinds().await
     }
 }
 
@@ -187,7 +183,7 @@ fn the_first_stored_schedules_by_due_time_are_read_without_the_others() {
         add(&lab, new(n));
     }
     let read = Arc::<AtomicU64>::default();
-    let store = CountingReads { store: lab.store.clone(), read: read.clone() };
+    let store = Wrapped::around(lab.store.clone(), CountingReads { read: read.clone() });
     let client = Schedules::on(store, lab.sim.node()).unwrap();
     let first = |filter: Filter<'_>, limit: usize| {
         read.store(0, Relaxed);
@@ -405,28 +401,28 @@ fn the_next_occurrences_are_within_the_bounds() {
 }
 
 /// A store that counts its requests.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Counting {
-    store: allora_memory::Memory,
     requests: Arc<AtomicU64>,
     prunings: Arc<AtomicU64>,
 }
 
 #[async_trait::async_trait]
-impl Backend for Counting {
-    async fn reschedule(&self, batch: Batch<'_>) -> allora_core::Result<Applied> {
+impl Hooks for Counting {
+    async fn reschedule(
+        &self,
+        store: &Arc<dyn Backend>,
+        batch: Batch<'_>,
+    ) -> allora_core::Result<Applied> {
         self.requests.fetch_add(1, Relaxed);
-        self.store.reschedule(batch).await
+        store.reschedule(batch).await
     }
-    async fn prune(&self, time: TimeSource) -> allora_core::Result {
+    async fn prune(&self, store: &dyn Backend, time: TimeSource) -> allora_core::Result {
         if self.prunings.fetch_add(1, Relaxed) == 1 {
             // A deletion does not wait for it.
             return std::future::pending().await;
         }
-        Backend::prune(&self.store, time).await
-    }
-    fn queries(&self) -> Option<&dyn Queries> {
-        Backend::queries(&self.store)
+        store.prune(time).await
     }
 }
 
@@ -434,7 +430,8 @@ impl Backend for Counting {
 fn a_program_without_a_scheduler_removes_old_tombstones_when_it_deletes() {
     let lab = Lab::new(32);
     let (requests, prunings) = (Arc::default(), Arc::<AtomicU64>::default());
-    let store = Counting { store: lab.store.clone(), requests, prunings: prunings.clone() };
+    let counting = Counting { requests, prunings: prunings.clone() };
+    let store = Wrapped::around(lab.store.clone(), counting);
     let client = Schedules::on(store, lab.sim.node()).unwrap();
     let change = async |name: &str| {
         client.add(&StoredSchedule::new(name, "t", "* * * * *")).await.unwrap();
@@ -461,15 +458,15 @@ fn a_program_without_a_scheduler_removes_old_tombstones_when_it_deletes() {
 #[test]
 fn the_stores_time_is_read_once_and_again_only_after_a_minute() {
     let lab = Lab::new(31);
-    let store =
-        Counting { store: lab.store.clone(), requests: Arc::default(), prunings: Arc::default() };
+    let counting = Counting { requests: Arc::default(), prunings: Arc::default() };
+    let store = Wrapped::around(lab.store.clone(), counting);
     let client = Schedules::on(store.clone(), lab.sim.node()).unwrap();
     let requests = |name: &str| {
-        let before = store.requests.load(Relaxed);
+        let before = store.hooks().requests.load(Relaxed);
         let new = StoredSchedule::new(name, "t", "* * * * *");
         let added = lab.sim.block_on(client.add(&new)).unwrap();
         assert!(added.next.unwrap().scheduled_at >= lab.now(), "it begins in the future");
-        store.requests.load(Relaxed) - before
+        store.hooks().requests.load(Relaxed) - before
     };
     assert_eq!(requests("first"), 2, "one for the time, one for the schedule");
     lab.until(59.0);

@@ -1,9 +1,10 @@
 //! Concurrent calls of one client, which share requests.
 
 use crate::support::{Lab, ms, secs};
+use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime, Schedules, StoredSchedule,
-    backend::{Applied, Batch, JobState, Queries},
+    backend::{Applied, Batch, JobState},
     runtime::SimNode,
     stored::Gap,
 };
@@ -26,14 +27,13 @@ const ROUND_TRIP: Duration = ms(10);
 /// `fails`, `panics` or `hangs` does so.
 #[derive(Debug)]
 struct Remote {
-    store: Memory,
     node: SimNode,
     requests: Mutex<Vec<Vec<String>>>,
 }
 
 #[async_trait::async_trait]
-impl Backend for Remote {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Remote {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         let names: Vec<String> = batch.operations.iter().map(|one| one.name.to_owned()).collect();
         self.requests.lock().unwrap().push(names.clone());
         let has = |name: &str| names.iter().any(|one| one == name);
@@ -46,18 +46,14 @@ impl Backend for Remote {
             let cause = std::io::Error::other("connection reset");
             return Err(Error::new(ErrorKind::Unavailable, "no answer").source(cause));
         }
-        self.store.reschedule(batch).await
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        Backend::queries(&self.store)
+        store.reschedule(batch).await
     }
 }
 
 /// A client of a remote store, and the calls of it that were begun.
 struct Callers {
     lab: Lab,
-    remote: Arc<Remote>,
+    remote: Wrapped<Remote>,
     client: Schedules,
     ended: Arc<Mutex<BTreeMap<String, Result<JobState>>>>,
 }
@@ -65,12 +61,12 @@ struct Callers {
 impl Callers {
     fn new(seed: u64) -> Self {
         let lab = Lab::new(seed);
-        let (store, node) = (lab.store.clone(), lab.clock());
-        let remote = Arc::new(Remote { store, node, requests: Mutex::default() });
+        let remote = Remote { node: lab.clock(), requests: Mutex::default() };
+        let remote = Wrapped::around(lab.store.clone(), remote);
         let client = Schedules::on(remote.clone(), lab.clock()).unwrap();
         // The first call reads the store's clock.
         lab.sim.block_on(client.store_now()).unwrap();
-        remote.requests.lock().unwrap().clear();
+        remote.hooks().requests.lock().unwrap().clear();
         Self { lab, remote, client, ended: Arc::default() }
     }
 
@@ -98,7 +94,7 @@ impl Callers {
 
     /// The requests since the last call of this, as the names of their operations.
     fn requests(&self) -> Vec<String> {
-        let requests = std::mem::take(&mut *self.remote.requests.lock().unwrap());
+        let requests = std::mem::take(&mut *self.remote.hooks().requests.lock().unwrap());
         requests.iter().map(|names| names.join(" ")).collect()
     }
 
@@ -417,7 +413,7 @@ fn a_request_has_limits() {
                 added.unwrap();
             }
         });
-        let requests = std::mem::take(&mut *callers.remote.requests.lock().unwrap());
+        let requests = std::mem::take(&mut *callers.remote.hooks().requests.lock().unwrap());
         requests.iter().map(Vec::len).collect::<Vec<_>>()
     };
     // A single call before leaves none to expect.
@@ -430,26 +426,21 @@ fn a_request_has_limits() {
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 struct Threaded {
-    store: Memory,
     requests: std::sync::atomic::AtomicUsize,
 }
 
 #[cfg(feature = "tokio")]
 #[async_trait::async_trait]
 #[expect(clippy::disallowed_methods, reason = "a reply from another thread")]
-impl Backend for Threaded {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Threaded {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         self.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         for _ in 0..3 {
             let (reply, received) = futures::channel::oneshot::channel();
             tokio::spawn(async { reply.send(()) });
             received.await.unwrap();
         }
-        self.store.reschedule(batch).await
-    }
-
-    fn queries(&self) -> Option<&dyn Queries> {
-        Backend::queries(&self.store)
+        store.reschedule(batch).await
     }
 }
 
@@ -460,8 +451,7 @@ impl Backend for Threaded {
 async fn on_threads_every_call_that_is_not_dropped_has_a_reply() {
     const CALLERS: usize = 16;
     const EACH: usize = 200;
-    let store = Threaded { store: Memory::new(), requests: 0.into() };
-    let store = Arc::new(store);
+    let store = Wrapped::around(Memory::new(), Threaded { requests: 0.into() });
     let client = Schedules::new(store.clone()).unwrap();
     let caller = |caller: usize| {
         let client = client.clone();
@@ -487,7 +477,7 @@ async fn on_threads_every_call_that_is_not_dropped_has_a_reply() {
     for ended in join_all((0..CALLERS).map(caller)).await {
         ended.unwrap();
     }
-    let requests = store.requests.load(std::sync::atomic::Ordering::Relaxed);
+    let requests = store.hooks().requests.load(std::sync::atomic::Ordering::Relaxed);
     assert!(requests < CALLERS * EACH / 2, "{requests} requests");
 }
 
@@ -502,7 +492,7 @@ fn concurrent_triggers_of_a_handle_share_requests() {
     let calls = join_all(ids.iter().map(|id| handle.trigger("acme", id)));
     let triggered = callers.lab.sim.block_on(calls);
     assert!(triggered.iter().all(|one| one.as_ref().is_ok_and(|one| one.is_new())));
-    let requests = callers.remote.requests.lock().unwrap().len();
+    let requests = callers.remote.hooks().requests.lock().unwrap().len();
     assert!(requests <= 3, "{requests} requests for 50 triggers");
 }
 

@@ -1,10 +1,11 @@
 //! A store with programmed faults: any backend, with requests and replies lost, late and doubled.
 
+use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
     backend::{
-        Action, Applied, Batch, ClaimDue, ClaimedDue, Completion, Due, DueQuery, History, JobState,
-        Notification, Notifier, Operation, Page, Queries, Reply, RetryCause, TimeSource,
+        Action, Applied, Batch, ClaimDue, ClaimedDue, Completion, Due, DueQuery, Notification,
+        Notifier, Operation, Queries, Reply, RetryCause, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -121,8 +122,7 @@ impl Faults {
 
 /// One node's way to the store.
 #[derive(Debug)]
-pub(crate) struct Faulty<B> {
-    inner: B,
+pub(crate) struct Faulty {
     runtime: Arc<dyn Runtime>,
     faults: Arc<Faults>,
 }
@@ -136,9 +136,14 @@ enum Fate {
     Lingers(Duration),
 }
 
-impl<B: Backend + Clone> Faulty<B> {
-    pub(crate) fn new(inner: B, runtime: Arc<dyn Runtime>, faults: Arc<Faults>) -> Self {
-        Self { inner, runtime, faults }
+impl Faulty {
+    /// The way to `store`.
+    pub(crate) fn to(
+        store: impl Backend,
+        runtime: Arc<dyn Runtime>,
+        faults: Arc<Faults>,
+    ) -> Wrapped<Self> {
+        Wrapped::around(store, Self { runtime, faults })
     }
 
     async fn sleep(&self, span: Duration) {
@@ -208,15 +213,15 @@ impl<B: Backend + Clone> Faulty<B> {
 }
 
 #[async_trait]
-impl<B: Backend + Clone> Backend for Faulty<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+impl Hooks for Faulty {
+    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
         self.faults.operations.fetch_add(batch.operations.len() as u64, Relaxed);
         let hangs = *self.faults.hangs.lock().unwrap();
         if let Some(hangs) = hangs.filter(|hangs| batch.operations.iter().any(hangs)) {
             self.faults.calls.fetch_add(1, Relaxed);
             let others: Vec<_> =
                 batch.operations.iter().filter(|one| !hangs(one)).cloned().collect();
-            self.inner.reschedule(Batch::new(batch.node, batch.time, &others)).await?;
+            store.reschedule(Batch::new(batch.node, batch.time, &others)).await?;
             return pending().await;
         }
         let rejects = *self.faults.rejects_batches.lock().unwrap();
@@ -230,7 +235,7 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
             let others: Vec<_> =
                 batch.operations.iter().filter(|one| !rejects(one)).cloned().collect();
             let others = Batch::new(batch.node, batch.time, &others);
-            let mut applied = self.inner.reschedule(others).await?;
+            let mut applied = store.reschedule(others).await?;
             let mut replies = std::mem::take(&mut applied.replies).into_iter();
             let rejected = || Err(Error::new(ErrorKind::Other, "the disk of this row is broken"));
             let all = batch.operations.iter().map(|one| match rejects(one) {
@@ -287,24 +292,24 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
         self.sleep(there).await;
         match fate {
             Fate::Answered => {
-                let applied = self.inner.reschedule(batch).await;
+                let applied = store.reschedule(batch).await;
                 self.count_claims(&batch, &applied);
                 self.sleep(back).await;
                 applied
             }
             Fate::Doubled => {
-                self.inner.reschedule(batch).await?;
-                self.inner.reschedule(batch).await
+                store.reschedule(batch).await?;
+                store.reschedule(batch).await
             }
             Fate::RequestLost => pending().await,
             Fate::ReplyLost => {
-                self.inner.reschedule(batch).await?;
+                store.reschedule(batch).await?;
                 self.faults.lost_claims.fetch_add(u64::from(claims), Relaxed);
                 pending().await
             }
             Fate::Lingers(after) => {
                 let kept = batch.operations.iter().filter_map(owned).collect::<Vec<_>>();
-                let (inner, runtime) = (self.inner.clone(), self.runtime.clone());
+                let (store, runtime) = (store.clone(), self.runtime.clone());
                 let (node, time) = (batch.node.to_owned(), batch.time);
                 self.runtime.spawn(Box::pin(async move {
                     runtime.sleep_until(runtime.now() + after).await;
@@ -312,14 +317,14 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
                         .iter()
                         .map(|(name, action)| Operation::new(name, action.clone()))
                         .collect();
-                    let _ = inner.reschedule(Batch::new(&node, time, &operations)).await;
+                    let _ = store.reschedule(Batch::new(&node, time, &operations)).await;
                 }));
                 pending().await
             }
         }
     }
 
-    async fn prune(&self, time: TimeSource) -> Result {
+    async fn prune(&self, store: &dyn Backend, time: TimeSource) -> Result {
         if self.faults.deaf_to_pruning.load(Relaxed) {
             return pending().await;
         }
@@ -327,54 +332,32 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
             return Err(Error::new(ErrorKind::Other, "this role may not delete"));
         }
         self.faults.pruned.fetch_add(1, Relaxed);
-        self.inner.prune(time).await
+        store.prune(time).await
     }
 
-    fn namespace(&self) -> &str {
-        self.inner.namespace()
+    fn has_notifier(&self) -> bool {
+        !self.faults.is_silent.load(Relaxed)
     }
 
-    fn queries(&self) -> Option<&dyn Queries> {
-        self.inner.queries().map(|_| self as _)
-    }
-
-    fn history(&self) -> Option<&dyn History> {
-        self.inner.history()
-    }
-
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        let is_there = self.inner.notifier().is_some() && !self.faults.is_silent.load(Relaxed);
-        is_there.then_some(self as _)
-    }
-}
-
-#[async_trait]
-impl<B: Backend + Clone> Notifier for Faulty<B> {
-    async fn subscribe(&self) -> Result<BoxStream<'static, Notification>> {
+    async fn subscribe(&self, store: &dyn Notifier) -> Result<BoxStream<'static, Notification>> {
         if self.faults.deaf_to_subscriptions.load(Relaxed) {
             return pending().await;
         }
         self.sleep(Duration::from_millis(self.faults.subscription_ms.load(Relaxed))).await;
-        let none = || Error::new(ErrorKind::Unsupported, "no notifications");
-        let stream = self.inner.notifier().ok_or_else(none)?.subscribe().await;
+        let stream = store.subscribe().await;
         self.faults.subscriptions.fetch_add(1, Relaxed);
         match self.faults.loses_notifications.load(Relaxed) {
             true => Ok(stream::pending().boxed()),
             false => stream,
         }
     }
-}
 
-impl<B: Backend + Clone> Faulty<B> {
-    fn inner_queries(&self) -> Result<&dyn Queries> {
-        let none = || Error::new(ErrorKind::Unsupported, "no queries");
-        self.inner.queries().ok_or_else(none)
-    }
-}
-
-#[async_trait]
-impl<B: Backend + Clone> Queries for Faulty<B> {
-    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+    async fn find_due(
+        &self,
+        store: &dyn Queries,
+        query: DueQuery<'_>,
+        time: TimeSource,
+    ) -> Result<Due> {
         if self.faults.deaf_to_searches.load(Relaxed) {
             return pending().await;
         }
@@ -382,7 +365,7 @@ impl<B: Backend + Clone> Queries for Faulty<B> {
         self.sleep(there).await;
         match fate {
             Fate::Answered | Fate::Doubled => {
-                let due = self.inner_queries()?.find_due(query, time).await;
+                let due = store.find_due(query, time).await;
                 self.sleep(back).await;
                 due
             }
@@ -390,12 +373,16 @@ impl<B: Backend + Clone> Queries for Faulty<B> {
         }
     }
 
-    fn claims_due(&self) -> bool {
-        let claims = self.inner_queries().is_ok_and(|queries| queries.claims_due());
-        claims && !self.faults.has_no_due_claims.load(Relaxed)
+    fn claims_due(&self, store: &dyn Queries) -> bool {
+        store.claims_due() && !self.faults.has_no_due_claims.load(Relaxed)
     }
 
-    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+    async fn claim_due(
+        &self,
+        store: &dyn Queries,
+        query: ClaimDue<'_>,
+        time: TimeSource,
+    ) -> Result<ClaimedDue> {
         if self.faults.rejects_queries.load(Relaxed) {
             return Err(Error::new(ErrorKind::Other, "this role may not claim"));
         }
@@ -418,7 +405,7 @@ impl<B: Backend + Clone> Queries for Faulty<B> {
         }
         let reply = match fate {
             Fate::RequestLost => return pending().await,
-            _ => self.inner_queries()?.claim_due(query, time).await,
+            _ => store.claim_due(query, time).await,
         };
         match fate {
             Fate::Answered | Fate::Doubled => {
@@ -427,18 +414,6 @@ impl<B: Backend + Clone> Queries for Faulty<B> {
             }
             _ => pending().await,
         }
-    }
-
-    async fn get(&self, name: &str) -> Result<JobState> {
-        self.inner_queries()?.get(name).await
-    }
-
-    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
-        self.inner_queries()?.list(page).await
-    }
-
-    async fn kinds(&self) -> Result<Vec<String>> {
-        self.inner_queries()?.kinds().await
     }
 }
 
@@ -478,15 +453,4 @@ fn owned(operation: &Operation<'_>) -> Option<(String, Action<'static>)> {
         _ => return None,
     };
     Some((operation.name.to_owned(), action))
-}
-
-/// A backend that can only reschedule: everything that is optional is missing.
-#[derive(Debug)]
-pub(crate) struct Bare<B>(pub(crate) B);
-
-#[async_trait]
-impl<B: Backend> Backend for Bare<B> {
-    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
-        self.0.reschedule(batch).await
-    }
 }

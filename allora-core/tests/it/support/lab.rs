@@ -30,7 +30,8 @@ pub(crate) const fn ms(n: u64) -> Duration {
 
 /// Limits that no test reaches: what happened is judged by the history.
 pub(crate) fn whole_history() -> HistoryLimits {
-    HistoryLimits::from(1_000_000).per_job(1_000_000).age(36_500 * secs(86_400))
+    let century = 36_500 * secs(86_400);
+    HistoryLimits::from(1_000_000).age(century).failure_age(century)
 }
 
 pub(crate) struct Lab {
@@ -197,10 +198,10 @@ impl Seat {
     }
 
     /// A builder on this store, with faults on the way to it.
-    pub(crate) fn builder_on(&self, store: impl Backend + Clone) -> SchedulerBuilder {
+    pub(crate) fn builder_on(&self, store: impl Backend) -> SchedulerBuilder {
         let events = self.events.clone();
         let runtime: Arc<dyn Runtime> = Arc::new(self.node.clone());
-        let store = Faulty::new(store, runtime, self.faults.clone());
+        let store = Faulty::to(store, runtime, self.faults.clone());
         Scheduler::builder(store)
             .runtime(self.node.clone())
             .label(format!("n{}", self.node.id()))

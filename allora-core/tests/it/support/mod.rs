@@ -7,8 +7,15 @@ mod log;
 mod moody;
 mod switched;
 
-pub(crate) use faulty::{Bare, Faults, Faulty, Rates, Which};
+use allora_conformance::faults::{Bare, Wrapped};
+
+pub(crate) use faulty::{Faults, Faulty, Rates, Which};
 pub(crate) use lab::{Lab, Member, Seat, at, failing, ms, secs, whole_history};
 pub(crate) use log::{Entry, Log, Over};
 pub(crate) use moody::Moody;
 pub(crate) use switched::Switched;
+
+/// A backend that can only reschedule.
+pub(crate) fn bare(store: impl allora_core::Backend) -> impl allora_core::Backend {
+    Wrapped::around(store, Bare)
+}

@@ -27,7 +27,7 @@ impl NodeStore for Cluster {
     async fn connect(&self) -> Etcd {
         // Members that are being stopped may need a second try, as in a deployment.
         for _ in 0..600 {
-            let history = HistoryLimits::from(50_000).per_job(50_000);
+            let history = HistoryLimits::from(50_000);
             if let Ok(store) = Etcd::builder().history(history).connect(self.0.clone()).await {
                 return store;
             }

@@ -5,33 +5,52 @@ use super::{join, runtime, server::Server, shared};
 use allora_conformance::{Capability, Fixture, suite};
 use allora_core::{Backend, Error, ErrorKind, Result};
 use async_trait::async_trait;
-use std::{future::Future, sync::Arc};
+use std::{future::Future, marker::PhantomData, sync::Arc};
 
 /// The failure of the last servers: of as many as may fail.
-#[derive(Clone, Copy, PartialEq)]
-enum Ill {
-    Nothing,
-    Stopped,
-    Hung,
+trait Ill: Send + Sync + 'static {
+    /// Makes a server ill; `None`: it is not.
+    const MAKE: Option<fn(&mut Server)>;
 }
 
-struct Store {
+struct Nothing;
+
+impl Ill for Nothing {
+    const MAKE: Option<fn(&mut Server)> = None;
+}
+
+struct Stopped;
+
+impl Ill for Stopped {
+    const MAKE: Option<fn(&mut Server)> = Some(|server| server.kill());
+}
+
+struct Hung;
+
+impl Ill for Hung {
+    const MAKE: Option<fn(&mut Server)> = Some(|server| server.freeze());
+}
+
+/// So many servers.
+struct Store<const N: usize, I> {
     urls: Vec<String>,
     prefix: String,
     ill: Vec<Server>,
+    failure: PhantomData<I>,
 }
 
-impl Store {
-    async fn set_up(n: usize, ill: Ill, prefix: &str) -> Result<Self> {
+#[async_trait]
+impl<const N: usize, I: Ill> Fixture for Store<N, I> {
+    async fn set_up(prefix: &str) -> Result<Self> {
         let mut urls = shared();
-        if urls.len() < n {
+        if urls.len() < N {
             let variable = "ALLORA_TEST_REDIS_QUORUM_URLS names too few servers";
             return Err(Error::new(ErrorKind::Unsupported, variable));
         }
-        urls.truncate(n);
+        urls.truncate(N);
         let mut victims = Vec::new();
-        if ill != Ill::Nothing {
-            for url in &mut urls[n / 2 + 1..] {
+        if I::MAKE.is_some() {
+            for url in &mut urls[N / 2 + 1..] {
                 let server = Server::start();
                 let none = || Error::new(ErrorKind::Unsupported, "redis-server is not installed");
                 let server = server.ok_or_else(none)?;
@@ -39,16 +58,17 @@ impl Store {
                 victims.push(server);
             }
         }
-        let mut store = Self { urls, prefix: prefix.to_owned(), ill: victims };
-        super::init(&store.urls, prefix).await?;
-        for server in &mut store.ill {
-            match ill {
-                Ill::Nothing => {}
-                Ill::Stopped => server.kill(),
-                Ill::Hung => server.freeze(),
-            }
+        let prefix = prefix.to_owned();
+        let mut store = Self { urls, prefix, ill: victims, failure: PhantomData };
+        super::init(&store.urls, &store.prefix).await?;
+        if let Some(make_ill) = I::MAKE {
+            store.ill.iter_mut().for_each(make_ill);
         }
         Ok(store)
+    }
+
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(join(&self.urls, &self.prefix).await))
     }
 
     /// Removes all keys and initialises the quorum again, where all servers answer.
@@ -60,67 +80,59 @@ impl Store {
     }
 
     /// Whatever the shared servers have of it; the others are gone soon.
-    async fn clear(&self) {
+    async fn tear_down(self) -> Result<()> {
         let mut urls = self.urls.clone();
         urls.retain(|url| shared().contains(url));
         super::clear(&urls, &self.prefix).await;
+        Ok(())
+    }
+
+    fn block_on<T: Future>(future: T) -> T::Output {
+        runtime().block_on(future)
+    }
+
+    fn occurrences() -> u64 {
+        let long = std::env::var_os("ALLORA_TEST_LONG").is_some();
+        if long { 10_000 } else { 1_000 }
+    }
+
+    fn unsupported() -> &'static [Capability] {
+        &[
+            Capability::Queries,
+            Capability::History,
+            Capability::Notifications,
+            Capability::Durability,
+            Capability::ExactReplies,
+        ]
     }
 }
 
-macro_rules! store {
-    ($module:ident, $n:expr, $ill:expr) => {
-        mod $module {
-            use super::*;
-
-            struct Fixed(Store);
-
-            #[async_trait]
-            impl Fixture for Fixed {
-                async fn set_up(namespace: &str) -> Result<Self> {
-                    Ok(Self(Store::set_up($n, $ill, namespace).await?))
-                }
-
-                async fn connect(&self) -> Result<Arc<dyn Backend>> {
-                    Ok(Arc::new(join(&self.0.urls, &self.0.prefix).await))
-                }
-
-                async fn empty(&self) -> Result<bool> {
-                    self.0.empty().await
-                }
-
-                async fn tear_down(self) -> Result<()> {
-                    self.0.clear().await;
-                    Ok(())
-                }
-
-                fn block_on<T: Future>(future: T) -> T::Output {
-                    runtime().block_on(future)
-                }
-
-                fn occurrences() -> u64 {
-                    let long = std::env::var_os("ALLORA_TEST_LONG").is_some();
-                    if long { 10_000 } else { 1_000 }
-                }
-
-                fn unsupported() -> &'static [Capability] {
-                    &[
-                        Capability::Queries,
-                        Capability::History,
-                        Capability::Notifications,
-                        Capability::Durability,
-                        Capability::ExactReplies,
-                    ]
-                }
-            }
-
-            suite!(Fixed);
-        }
-    };
+mod three {
+    use super::*;
+    suite!(Store<3, Nothing>);
 }
 
-store!(three, 3, Ill::Nothing);
-store!(five, 5, Ill::Nothing);
-store!(three_with_one_stopped, 3, Ill::Stopped);
-store!(three_with_one_hung, 3, Ill::Hung);
-store!(five_with_two_stopped, 5, Ill::Stopped);
-store!(five_with_two_hung, 5, Ill::Hung);
+mod five {
+    use super::*;
+    suite!(Store<5, Nothing>);
+}
+
+mod three_with_one_stopped {
+    use super::*;
+    suite!(Store<3, Stopped>);
+}
+
+mod three_with_one_hung {
+    use super::*;
+    suite!(Store<3, Hung>);
+}
+
+mod five_with_two_stopped {
+    use super::*;
+    suite!(Store<5, Stopped>);
+}
+
+mod five_with_two_hung {
+    use super::*;
+    suite!(Store<5, Hung>);
+}

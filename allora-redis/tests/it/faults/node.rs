@@ -6,7 +6,7 @@ use crate::{
     stores::{Kind, Place, pause, runtime},
 };
 use allora_conformance::faults::{self, Fleet, NodeStore, is_node};
-use allora_core::{ErrorKind, Runtime, backend::HistoryLimits, runtime::Tokio};
+use allora_core::{ErrorKind, Runtime, runtime::Tokio};
 use allora_redis::Redis;
 use std::{sync::Arc, time::Duration};
 
@@ -58,8 +58,7 @@ impl NodeStore for Settings {
     }
 
     async fn connect(&self) -> Redis {
-        let history = HistoryLimits::from(self.history).per_job(100_000);
-        let builder = Redis::builder().history(history).wait_replicas(self.replicas);
+        let builder = Redis::builder().history(self.history).wait_replicas(self.replicas);
         let builder = if self.is_ephemeral { builder.ephemeral() } else { builder };
         for _ in 0..600 {
             match self.place.connect(builder.clone()).await {

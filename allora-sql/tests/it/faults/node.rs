@@ -22,7 +22,7 @@ impl NodeStore for Place {
     }
 
     async fn connect(&self) -> Sql {
-        let history = HistoryLimits::from(100_000).per_job(100_000);
+        let history = HistoryLimits::from(100_000);
         patiently_opened(self.builder().history(history), &self.url).await
     }
 
