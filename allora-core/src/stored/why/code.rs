@@ -31,7 +31,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What [`Why`](super::Why) says. A state that is also a [condition](crate::Condition) has its
+    /// The stable name of a reason in [`Why`](super::Why). A state that is also a [condition](crate::Condition) has its
     /// code.
     ///
     /// | code | meaning |

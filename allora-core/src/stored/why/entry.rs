@@ -10,7 +10,7 @@ use crate::{
 };
 use chrono::TimeDelta;
 
-/// What the newest entry about the time `at` says of it.
+/// The answer that the newest entry about the time `at` gives.
 pub(super) fn told(facts: &Facts, at: Time, entry: &HistoryEntry) -> Why {
     let why = match entry.started_at {
         Some(started) => of_run(facts, at, entry, started),
@@ -129,7 +129,7 @@ fn is_unreported(entry: &HistoryEntry) -> bool {
     entry.has_lapsed() || entry.outcome == Outcome::Interrupted
 }
 
-/// What follows an attempt that is not the last one.
+/// The sentence about the attempt after one that is not the last, and its remedy.
 fn follows(state: &JobState, entry: &HistoryEntry) -> (String, Option<String>) {
     let name = &state.name;
     match state.due_at.filter(|_| state.head.as_ref() == Some(&entry.occurrence)) {

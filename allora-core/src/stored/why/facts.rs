@@ -1,4 +1,4 @@
-//! What an answer is made of: the records that are read for it.
+//! The records that are read for an answer.
 
 use crate::{
     ConcurrencyKey,
@@ -43,15 +43,20 @@ pub(super) struct Past {
     pub(super) begins: Option<Time>,
 }
 
-/// Most occurrences are over this long after their times.
-const SOON: Duration = Duration::from_secs(10 * 60);
+/// An occurrence has no entry that is older than itself, and usually all of them soon after: these
+/// long after it, the history is looked at first, the shortest time first.
+const SOON: [Duration; 4] = [
+    Duration::from_secs(10),
+    Duration::from_secs(120),
+    Duration::from_secs(10 * 60),
+    Duration::from_secs(2 * 60 * 60),
+];
 
-/// The number of entries that are read at first.
+/// The number of entries that are read each time.
 const FEW: usize = 200;
 
-/// The number of entries in a page, if these do not have the answer, and of such pages.
-const MANY: usize = 1_000;
-const PAGES: usize = 3;
+/// The number of the newest entries that are read if none of these has the end of the occurrence.
+const MANY: usize = 2_000;
 
 impl Facts {
     pub(super) async fn read(schedules: &Schedules, name: &str, at: Option<Time>) -> Result<Self> {
@@ -145,38 +150,22 @@ impl Facts {
 }
 
 impl Past {
-    /// The entries about one time. An occurrence has no entry that is older than itself, and usually
-    /// all of them soon after; only if these do not tell its end, newer ones are read.
+    /// The entries about one time.
     async fn read(schedules: &Schedules, state: &JobState, at: Time) -> Result<Option<Self>> {
-        let Some(few) = page(schedules, state, Some(saturating_add(at, SOON)), FEW).await? else {
-            return Ok(None);
-        };
         let mut past = Self::default();
-        past.add(few, FEW);
-        if !past.tells_end(at) {
-            past.entries.clear();
-            let (mut before, mut is_last) = (None, false);
-            for _ in 0..PAGES {
-                let Some(page) = page_before(schedules, state, before.as_ref(), MANY).await? else {
-                    break;
-                };
-                before = page.last().map(HistoryEntry::cursor);
-                is_last = page.len() < MANY || page.last().is_some_and(|one| drawn(one) < Some(at));
-                past.add(page, MANY);
-                if is_last {
-                    break;
-                }
+        let soon = SOON.map(|soon| (Some(saturating_add(at, soon)), FEW));
+        for (before, limit) in soon.into_iter().chain([(None, MANY)]) {
+            let Some(page) = page(schedules, state, before, limit).await? else { return Ok(None) };
+            if page.len() < limit {
+                past.begins = page.last().map(|oldest| oldest.occurrence.scheduled_at);
             }
-            if !is_last
-                && let Some(few) =
-                    page(schedules, state, Some(saturating_add(at, SOON)), FEW).await?
-            {
-                // Between the newest ones and these, there are more than are read.
-                past.add(few, FEW);
+            past.entries.extend(page);
+            if past.tells_end(at) {
+                break;
             }
         }
-        past.entries.dedup_by_key(|entry| entry.fence);
         past.entries = state.with_active_runs(past.entries);
+        past.entries.dedup_by_key(|entry| entry.fence);
         Ok(Some(past))
     }
 
@@ -184,14 +173,6 @@ impl Past {
     async fn newest(schedules: &Schedules, state: &JobState) -> Result<Option<Self>> {
         let entries = page(schedules, state, None, 1).await?;
         Ok(entries.map(|entries| Self { entries, begins: None }))
-    }
-
-    fn add(&mut self, page: Vec<HistoryEntry>, asked: usize) {
-        if page.len() < asked {
-            let oldest = page.last().or(self.entries.last());
-            self.begins = oldest.map(|oldest| oldest.occurrence.scheduled_at).or(self.begins);
-        }
-        self.entries.extend(page);
     }
 
     fn tells_end(&self, at: Time) -> bool {
@@ -206,20 +187,11 @@ async fn page(
     before: Option<Time>,
     limit: usize,
 ) -> Result<Option<Vec<HistoryEntry>>> {
-    let before = before
-        .map(|before| HistoryCursor { fence: before.timestamp_micros(), name: state.name.clone() });
-    page_before(schedules, state, before.as_ref(), limit).await
-}
-
-async fn page_before(
-    schedules: &Schedules,
-    state: &JobState,
-    before: Option<&HistoryCursor>,
-    limit: usize,
-) -> Result<Option<Vec<HistoryEntry>>> {
     let Some(history) = schedules.history_of_runs() else { return Ok(None) };
+    let name = state.name.clone();
+    let before = before.map(|before| HistoryCursor { fence: before.timestamp_micros(), name });
     let mut query = HistoryQuery::new(limit).name(&state.name);
-    query.before = before;
+    query.before = before.as_ref();
     schedules.within("history", history.entries(query)).await.map(Some)
 }
 

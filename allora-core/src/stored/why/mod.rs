@@ -34,7 +34,7 @@ pub struct Why {
     pub sentence: String,
     /// The values that the sentence rests on, by name.
     pub evidence: Vec<(&'static str, Fact)>,
-    /// What to do, if there is anything to do.
+    /// The thing to do, if there is any.
     pub remedy: Option<String>,
     /// Further reasons, the most important one first. They have none of their own.
     pub also: Vec<Why>,

@@ -1,4 +1,4 @@
-//! What became of one time of a job.
+//! Answers about one time of a job.
 
 use super::{
     Facts, Why, WhyCode,
@@ -44,7 +44,8 @@ pub(super) fn of_time(facts: &Facts, at: Time) -> Why {
     if at > facts.now {
         return times.in_future();
     }
-    times.pending().or_else(|| times.before_job()).unwrap_or_else(|| times.unrecorded())
+    let known = times.pending().or_else(|| times.after_end()).or_else(|| times.before_job());
+    known.unwrap_or_else(|| times.unrecorded())
 }
 
 fn range_around(entry: &HistoryEntry) -> Why {
@@ -122,6 +123,18 @@ impl Times<'_> {
         Some(Why { sentence, ..now })
     }
 
+    /// The schedule had ended before, by the number of its runs.
+    fn after_end(&self) -> Option<Why> {
+        let state = &self.facts.state;
+        let last = state.last_started.filter(|last| state.next.is_none() && *last < self.at)?;
+        let text = format!(
+            "{} did not run: the schedule has ended, and its last occurrence was that of {}",
+            shown(self.at),
+            shown(last)
+        );
+        Some(Why::new(WhyCode::Ended, text).with("last", last))
+    }
+
     /// The time is earlier than the job, or its present definition.
     fn before_job(&self) -> Option<Why> {
         let state = &self.facts.state;
@@ -164,12 +177,12 @@ impl Times<'_> {
                         true => {
                             format!("the history has no entry of this job, and so none for {at}")
                         }
-                        false => format!("the history has older entries, and none for {at}"),
+                        false => format!(
+                            "the history has older entries, and none for {at}: its limits have removed \
+                             it, or the job was moved past it without a record"
+                        ),
                     };
-                    Why::new(WhyCode::NoEntry, text).remedy(
-                        "either the limits of the history have removed it, or the job was paused, moved \
-                         or given another schedule then; nothing else is recorded",
-                    )
+                    Why::new(WhyCode::NoEntry, text)
                 }
             },
         }

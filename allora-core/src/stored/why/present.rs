@@ -120,7 +120,7 @@ fn on_dead_node(facts: &Facts, run: &Lease) -> Why {
         .remedy(format!("look at the node {}, and at its connection to the store", run.node))
 }
 
-/// What keeps every occurrence of the job from running, the most important first.
+/// The reasons that keep every occurrence of the job from running, the most important first.
 fn blockers(facts: &Facts) -> Vec<Why> {
     let state = &facts.state;
     let mut reasons = Vec::new();
@@ -214,7 +214,10 @@ fn no_live_node(facts: &Facts) -> Why {
     Why::new(WhyCode::NoLiveNode, text)
         .with_some("last_seen", last.map(|node| node.last_seen))
         .with_some("due_at", facts.state.due_at)
-        .remedy("start one: the program with the job, or `allora run`")
+        .remedy(
+            "start one, the program with the job or `allora run`; if one runs, it does not reach the \
+             store: look at its log",
+        )
 }
 
 fn unmatched_label(labels: &[&str]) -> Why {
@@ -419,7 +422,7 @@ fn overdue(facts: &Facts, due: Time) -> Why {
         .remedy(remedy)
 }
 
-/// What past runs have left behind.
+/// The traces of past runs.
 fn aftermath(state: &JobState, is_retried: bool) -> Vec<Why> {
     let (name, mut reasons) = (&state.name, Vec::new());
     if let Some(newest) = state.dead.last() {
