@@ -33,7 +33,7 @@ pub(super) fn of_time(facts: &Facts, at: Time) -> Why {
             return why;
         }
         let mut not = times.not_scheduled();
-        not.also.push(range_around(entry));
+        not.also.push(range_around(entry, why.code));
         return not;
     }
     if is_scheduled == Some(false) {
@@ -48,15 +48,12 @@ pub(super) fn of_time(facts: &Facts, at: Time) -> Why {
     known.unwrap_or_else(|| times.unrecorded())
 }
 
-fn range_around(entry: &HistoryEntry) -> Why {
+/// The occurrences around the time, of which the entry has this code.
+fn range_around(entry: &HistoryEntry, code: WhyCode) -> Why {
     let (first, last) = (entry.occurrence.scheduled_at, entry.last);
     let until = last.map(shown).unwrap_or_default();
     let word = entry.outcome.word();
     let text = format!("the occurrences from {} to {until}, around it, were {word}", shown(first));
-    let code = match word {
-        "missed" => WhyCode::MissedCatchUp,
-        _ => WhyCode::SkippedOverlap,
-    };
     Why::new(code, text).with("first", first).with_some("last", last)
 }
 

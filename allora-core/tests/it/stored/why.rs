@@ -145,6 +145,7 @@ fn runs_that_were_cut_off_say_by_what() {
     for name in ["cancelled", "deleted", "stopped"] {
         add(&lab, StoredSchedule::new(name, "t", "@at 2026-01-01T00:01:00Z").at_most_once());
     }
+    add(&lab, StoredSchedule::new("again", "t", "@at 2026-01-01T00:01:00Z"));
     add(&lab, minutely("replaced", "t").at_most_once().overlap(Overlap::Replace));
     lab.until(70.0);
     lab.sim.block_on(schedules(&lab).cancel("cancelled")).unwrap();
@@ -158,6 +159,8 @@ fn runs_that_were_cut_off_say_by_what() {
     member.handle.stop();
     lab.until(170.0);
     assert_eq!(then(&lab, "stopped", 60.0, "its node was stopped before it ended"), ["shutdown"]);
+    let says = "was dropped before it ended; the next attempt is due at";
+    assert_eq!(then(&lab, "again", 60.0, says), ["interrupted"]);
     let nothing = lab.sim.block_on(schedules(&lab).why("nothing", None)).unwrap_err();
     assert_eq!(nothing.kind(), ErrorKind::NotFound);
 }
