@@ -299,8 +299,8 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
     if is_well {
         let (jobs, waiting) = (counted(states.len(), "job"), waits.len());
         let waiting = match waits.first_key_value() {
-            Some((name, busy)) => {
-                format!("; {waiting} waiting for a busy concurrency key ({name} for {})", busy.key)
+            Some((name, key)) => {
+                format!("; {waiting} waiting for a busy concurrency key ({name} for {key})")
             }
             None => String::new(),
         };

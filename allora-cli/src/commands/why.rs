@@ -85,7 +85,7 @@ impl Why {
         })?;
         let mut out = io::stdout().lock();
         if self.json {
-            writeln!(out, "{}", serde_json::to_string(&reason)?)?;
+            writeln!(out, "{}", serde_json::json!(reason))?;
             return Ok(out.flush()?);
         }
         for reason in reason.each() {
