@@ -171,7 +171,11 @@ fn why_tells_a_run_on_a_live_node_from_one_on_a_dead_node_and_counts_no_healthy_
     first.kill();
     let says = "which is dead or does not reach the store; its lease ends at ";
     patiently("its node is dead", || why().contains(says));
-    assert!(why().contains("then it is run again") && !why().contains("it runs now"), "{}", why());
+    assert!(
+        why().contains("then another node runs it again") && !why().contains("it runs now"),
+        "{}",
+        why()
+    );
     drop(second);
     for pid in site.read("begun").lines() {
         crate::site::send("-KILL", pid.parse().unwrap());

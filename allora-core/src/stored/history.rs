@@ -56,7 +56,7 @@ mod tests {
         let lease = |fence| Lease::new("node", 1, fence, at.into(), at, OnExpiry::Lost);
         job.leases = [2, 5, 7, 9].map(lease).to_vec();
         job.leases[0].claim_id = 0;
-        let all = vec![
+        let all = [
             entry(8, Outcome::Succeeded),
             entry(7, Outcome::Succeeded),
             entry(5, Outcome::Lost),
