@@ -1,7 +1,7 @@
 //! The jobs in code that live nodes have, and the records that none of them has any more.
 
 use crate::{failure::Outcome, kinds, output::complain, session::Session};
-use allora_core::{NodeInfo, Time, backend::JobState, is_internal, stored::Definition};
+use allora_core::{NodeInfo, Time, backend::JobState};
 use chrono::DateTime;
 use std::collections::BTreeSet;
 
@@ -47,26 +47,6 @@ impl Declared {
         declare.map(|node| node.node.as_str()).collect()
     }
 
-    /// True if the node of this id lives, or stops and waits for its runs.
-    pub(crate) fn lives(&self, id: &str) -> bool {
-        self.live.iter().chain(&self.stopping).any(|node| node.node == id)
-    }
-
-    /// True if live daemons have this line, and none of them runs it: it needs labels that none of them
-    /// has, or its crontab has errors.
-    pub(crate) fn is_only_kept(&self, name: &str) -> bool {
-        let mut declare = self.live.iter().filter(|node| node.may_declare(name)).peekable();
-        declare.peek().is_some() && declare.all(|node| node.keeps(name))
-    }
-
-    /// The labels that lines of live daemons need and no live node has.
-    pub(crate) fn missing_labels(&self) -> Vec<&str> {
-        let has = |label: &&String| self.live.iter().any(|node| node.labels.contains(*label));
-        let needed: BTreeSet<&String> =
-            self.live.iter().flat_map(|node| &node.needed_labels).collect();
-        needed.into_iter().filter(|label| !has(label)).map(String::as_str).collect()
-    }
-
     /// The live nodes' conditions and disagreements, each with its node or nodes.
     pub(crate) fn conditions(&self) -> Vec<String> {
         let of_node = |node: &NodeInfo| -> Vec<String> {
@@ -77,22 +57,9 @@ impl Declared {
         problems.chain(differ.map(|what| format!("nodes-differ: {what}"))).collect()
     }
 
-    /// True if it is the record of a line or job that no live node has any more. A one-off job that
-    /// has run is none, and neither is a job that was defined after the nodes wrote their records.
+    /// True if it is the record of a line or job that no live node has any more.
     pub(crate) fn is_orphaned(&self, state: &JobState) -> bool {
-        state.kind.is_empty()
-            && !is_internal(&state.name)
-            && state.unreadable.is_none()
-            && state.leases.is_empty()
-            && self.is_known()
-            && self.nodes(&state.name).is_empty()
-            && !has_ended(state)
-            && !self.is_newer(state)
-    }
-
-    fn is_newer(&self, state: &JobState) -> bool {
-        let seen = self.live.iter().map(|node| node.last_seen).min();
-        DateTime::from_timestamp_micros(state.generation) >= seen
+        NodeInfo::is_orphan(&self.live, state)
     }
 }
 
@@ -115,14 +82,6 @@ pub(crate) async fn warn_of_unhandled<'a>(
 /// The time of the last claim or definition, by the store's clock: fences are drawn from it.
 pub(crate) fn written_at(state: &JobState) -> Option<Time> {
     DateTime::from_timestamp_micros(state.fence)
-}
-
-fn has_ended(state: &JobState) -> bool {
-    state.due_at.is_none()
-        && state.last_started.is_some()
-        && Definition::parse(&state.name, &state.definition).is_ok_and(|definition| {
-            matches!(definition.schedule(), allora_core::AnySchedule::At(_))
-        })
 }
 
 /// The state as it is shown: an orphan has no next time, since no node runs it.

@@ -15,6 +15,7 @@ use crate::{
     json::data,
     pattern::Pattern,
     registry::NodeInfo,
+    stored::{Fact, Why},
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -208,6 +209,35 @@ impl Serialize for Evidence<'_> {
             Evidence::Names(names) => names.serialize(serializer),
             Evidence::Parts(parts) => parts.serialize(serializer),
             Evidence::Holders(holders) => holders.serialize(serializer),
+        }
+    }
+}
+
+object!(Why {
+    code => { code: code.word() },
+    sentence,
+    evidence => { evidence: Named(evidence) },
+    remedy,
+    also,
+});
+
+/// The evidence of a reason as an object.
+struct Named<'a>(&'a [(&'static str, Fact)]);
+
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, fact)| (name, fact)))
+    }
+}
+
+impl Serialize for Fact {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Fact::Text(text) => text.serialize(serializer),
+            Fact::Number(number) => number.serialize(serializer),
+            Fact::Time(at) => at.serialize(serializer),
+            Fact::Names(names) => names.serialize(serializer),
+            Fact::Holders(holders) => holders.serialize(serializer),
         }
     }
 }

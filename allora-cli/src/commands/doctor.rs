@@ -14,7 +14,7 @@ use allora_core::{
     Condition, Error, ErrorKind, StoredSchedule, Time,
     backend::JobState,
     runtime::{Runtime, Tokio},
-    stored::{Filter, ScheduleState, ahead_until},
+    stored::{Filter, ScheduleState, WhyCode, ahead_until},
     time::since,
 };
 use clap::Args;
@@ -196,7 +196,7 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
             let text = format!("no live node has the label {label:?}, which lines need");
             report.said(
                 false,
-                "label-unmatched",
+                WhyCode::LabelUnmatched.word(),
                 &format!("{text}; start one with `--node-label {label}`"),
             )?;
         }
@@ -208,7 +208,7 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
             "no live daemon has the lines or jobs of {records}, such as {examples}; remove what is \
              orphaned with `allora gc`, or deploy what has the lines"
         );
-        report.said(false, "jobs-orphaned", &text)?;
+        report.said(false, WhyCode::JobsOrphaned.word(), &text)?;
     }
     Ok(well)
 }
@@ -230,8 +230,13 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
     };
     let broken = Filter::default().state(ScheduleState::Broken);
     let broken = session.schedules.list(broken, None, usize::MAX).await?;
-    let (broken, bad, dead, overdue, ahead) = (
-        broken.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(),
+    let names = |is_unreadable: bool| -> Vec<&str> {
+        let these = broken.iter().filter(|state| state.unreadable.is_some() == is_unreadable);
+        these.map(|state| state.name.as_str()).collect()
+    };
+    let (unreadable, invalid, bad, dead, overdue, ahead) = (
+        names(true),
+        names(false),
         named(&|state| kinds::bad_data(state).is_some()),
         named(&|state| ScheduleState::Dead.holds(state)),
         named(&is_overdue),
@@ -239,32 +244,38 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
     );
     let findings = [
         (
-            "record-unreadable",
-            &broken,
-            "that cannot be read",
-            "`allora why NAME` says why; use a build that can, put the missing calendar with `allora \
-             calendar put`, or delete them with `allora delete`",
+            WhyCode::RecordUnreadable,
+            &unreadable,
+            "whose record cannot be read",
+            "`allora why NAME` says why; use a build that can, or delete them with `allora delete`",
         ),
         (
-            "data",
+            WhyCode::JobInvalid,
+            &invalid,
+            "whose definition cannot be read",
+            "`allora why NAME` says why; put the missing calendar with `allora calendar put`, correct \
+             the definition with `allora modify`, or use a build that can read it",
+        ),
+        (
+            WhyCode::DataMismatch,
             &bad,
             "with data that their kind cannot run",
             "`allora why NAME` says what is wrong with it, `allora modify NAME --data` replaces it",
         ),
         (
-            "dead",
+            WhyCode::Dead,
             &dead,
             "with dead letters, which are not tried again",
             "`allora show NAME` lists them, `allora rerun` runs or dismisses them",
         ),
         (
-            "job-overdue",
+            WhyCode::JobOverdue,
             &overdue,
             "overdue for a minute, and claimed by no node",
             "`allora why NAME` says what is in the way",
         ),
         (
-            "clock-was-ahead",
+            WhyCode::ClockWasAhead,
             &ahead,
             "waiting for a time of a store whose clock was ahead",
             "`allora reset NAME` ends that",
@@ -273,22 +284,23 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
     let findings = findings.iter().filter(|(_, found, ..)| !found.is_empty());
     for (what, found, is, remedy) in findings.clone() {
         let (jobs, examples) = (counted(found.len(), "job"), listed(found));
-        report.said(false, what, &format!("{jobs} {is} ({examples}); {remedy}"))?;
+        report.said(false, what.word(), &format!("{jobs} {is} ({examples}); {remedy}"))?;
     }
     let is_attended = declared.is_known() || states.is_empty();
     if !is_attended {
         let jobs = counted(states.len(), "job");
         let text = format!(
-            "no daemon lives that would run the store's {jobs}; start one with `allora run`"
+            "no node is live on this store, which has {jobs}; start one: the program with the jobs, or \
+             `allora run`"
         );
-        report.said(false, "daemons", &text)?;
+        report.said(false, WhyCode::NoLiveNode.word(), &text)?;
     }
     let is_well = findings.count() == 0;
     if is_well {
         let (jobs, waiting) = (counted(states.len(), "job"), waits.len());
         let waiting = match waits.first_key_value() {
-            Some((name, busy)) => {
-                format!("; {waiting} waiting for a busy concurrency key ({name} for {})", busy.key)
+            Some((name, key)) => {
+                format!("; {waiting} waiting for a busy concurrency key ({name} for {key})")
             }
             None => String::new(),
         };
@@ -340,19 +352,6 @@ impl Report {
 mod tests {
     use super::*;
     use crate::values::instant;
-
-    #[test]
-    fn checks_of_conditions_have_their_codes() {
-        for check in [
-            "clock-was-ahead",
-            "job-overdue",
-            "jobs-orphaned",
-            "label-unmatched",
-            "record-unreadable",
-        ] {
-            assert!(Condition::CODES.contains(&check), "{check}");
-        }
-    }
 
     #[test]
     fn a_clock_that_is_off_is_told_from_a_long_trip() {

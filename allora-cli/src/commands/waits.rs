@@ -13,7 +13,7 @@ pub(super) async fn key_waits(
     session: &Session,
     states: &[JobState],
     now: Time,
-) -> Outcome<BTreeMap<String, BusyKey>> {
+) -> Outcome<BTreeMap<String, String>> {
     let (mut waits, mut records) = (BTreeMap::new(), BTreeMap::new());
     let is_due =
         |state: &&JobState| state.leases.is_empty() && state.due_at.is_some_and(|due| due <= now);
@@ -25,20 +25,12 @@ pub(super) async fn key_waits(
             records.insert(record.clone(), read);
         }
         let Some(Some(read)) = records.get(&record) else { continue };
-        let holders: Vec<&Lease> = read.leases.iter().filter(|lease| lease.until > now).collect();
-        if holders.len() >= key.limit as usize {
-            let holders = holders.into_iter().map(holder).collect::<Vec<_>>().join(", ");
-            waits.insert(state.name.clone(), BusyKey { key: key.key.to_string(), holders });
+        let holders = read.leases.iter().filter(|lease| lease.until > now).count();
+        if holders >= key.limit as usize {
+            waits.insert(state.name.clone(), key.key.to_string());
         }
     }
     Ok(waits)
-}
-
-/// A concurrency key without a free place.
-pub(super) struct BusyKey {
-    pub(super) key: String,
-    /// Its holders, with their nodes and since when.
-    pub(super) holders: String,
 }
 
 /// The concurrency key of a job.

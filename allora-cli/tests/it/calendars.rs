@@ -98,7 +98,7 @@ fn a_schedule_says_which_calendar_excludes_what() {
         "{why}"
     );
     let doctor = allora(&site, &["doctor"]);
-    assert!(doctor.out.contains("BAD record-unreadable"), "{doctor:?}");
+    assert!(doctor.out.contains("BAD job-invalid"), "{doctor:?}");
     assert!(allora(&site, &["list", "--state", "unreadable"]).out.contains("report"));
     // The list of the same state for programs.
     let said = allora(&site, &["calendar", "put", "holidays-de", "--dates", "2100-01-01"]).fine();

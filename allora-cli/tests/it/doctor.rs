@@ -121,9 +121,9 @@ fn dead_and_overdue_jobs_are_found_and_the_findings_are_objects() {
     )
     .fine();
     assert!(finding("job-overdue").1.unwrap()["text"].as_str().unwrap().contains("(late)"));
-    let alone = finding("daemons").1.unwrap();
+    let alone = finding("no-live-node").1.unwrap();
     assert!(
-        alone["text"].as_str().unwrap().starts_with("no daemon lives that would run"),
+        alone["text"].as_str().unwrap().starts_with("no node is live on this store, which has "),
         "{alone}"
     );
 }

@@ -96,14 +96,22 @@ fn why_says_what_keeps_a_job_and_what_became_of_a_time() {
         "{off}"
     );
     let before = why(&["jobs:rare", "--at", "2020-01-01T00:00:00Z"]);
-    assert!(before.contains("no entry of this job"), "{before}");
+    assert!(before.starts_with("the job was created at 20"), "{before}");
+    let of_day = why(&["jobs:rare", "--at", "12:30"]);
+    assert!(of_day.contains("T12:30:00Z is not a scheduled time"), "{of_day}");
+    let object = json(&site, &["why", "jobs:rare"]).remove(0);
+    assert_eq!(
+        (&object["code"], &object["evidence"]["note"]),
+        (&"paused".into(), &"for repairs".into())
+    );
+    assert!(object["remedy"].as_str().unwrap().contains("allora resume"), "{object}");
     let coming = why(&["jobs:rare", "--at", "2099-01-01T00:00:00Z"]);
     assert!(coming.contains("has not come yet"), "{coming}");
     assert!(allora(&site, &["why", "nothing"]).refused(1).contains("\"nothing\""));
     daemon.stop_well();
     // One that is stopped while it writes its record is dead after three heartbeats.
     patiently("nothing is live", || {
-        why(&["jobs:rare"]).starts_with("no daemon is live on this store")
+        why(&["jobs:rare"]).starts_with("no node is live on this store")
     });
 }
 

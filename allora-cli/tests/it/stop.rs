@@ -111,7 +111,7 @@ fn a_run_that_a_stop_cuts_off_is_reported_wherever_a_failure_is() {
         let at = past["occurrence"]["scheduled_at"].as_str().unwrap();
         let why = ["why", "jobs:long", "--at", at, "--url", "sqlite:store.db"];
         let why = site.allora(&why).fine();
-        assert!(why.contains("its daemon was stopped before it ended"), "{why}");
+        assert!(why.contains("its node was stopped before it ended"), "{why}");
     }
 }
 

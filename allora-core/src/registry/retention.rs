@@ -5,6 +5,7 @@
 //! retry, trigger, dead letter or pause waits, because another node may claim or edit the job in
 //! between.
 
+use super::NodeInfo;
 use crate::{
     backend::JobState,
     name::is_internal,
@@ -69,6 +70,19 @@ pub(crate) fn is_orphaned(state: &JobState, rule: OrphanRule, now: Time) -> bool
             OrphanRule::NoNodeHasIt => true,
             OrphanRule::Due => state.due_at.is_some_and(is_due),
         }
+}
+
+impl NodeInfo {
+    /// `true` if the job in code of this record is orphaned: none of the live ones among these nodes
+    /// has it. Without a live node that is not known, and it is `false`. A one-off job that has run is
+    /// no orphan, and neither is one that was defined after a live node wrote its record.
+    pub fn is_orphan(nodes: &[NodeInfo], state: &JobState) -> bool {
+        let live = || nodes.iter().filter(|node| node.is_live);
+        let Some(seen) = live().map(|node| node.last_seen).min() else { return false };
+        is_orphaned(state, OrphanRule::NoNodeHasIt, seen)
+            && !live().any(|node| node.may_declare(&state.name))
+            && DateTime::from_timestamp_micros(state.generation) < Some(seen)
+    }
 }
 
 /// `true` if it was claimed or defined after this time.

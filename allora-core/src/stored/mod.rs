@@ -31,6 +31,9 @@
 //! With a named calendar: [`Schedules::upsert_calendar`] stores it, and `except calendar:NAME` in the
 //! text of a schedule uses it.
 //!
+//! # Why does one not run?
+//! [`Schedules::why`] says it, and what became of an occurrence.
+//!
 //! # Can I list them by due time?
 //! [`Schedules::list_by_due`] does. The stores keep lists by name, and an index of the stored schedules
 //! by due time: with [`Filter::stored_only`], the first ones are read from that.
@@ -61,6 +64,7 @@ mod spec_cache;
 mod sync;
 mod transfer;
 mod value;
+mod why;
 
 pub use ahead::ahead_until;
 pub use bulk::{Bulk, BulkReport};
@@ -77,3 +81,4 @@ pub use route::Handler;
 pub(crate) use route::{Resolved, Route, Routed, Router};
 pub use sync::{DesiredState, Difference, Step, SyncProgress};
 pub use value::{Gap, StoredSchedule};
+pub use why::{Fact, Why, WhyCode};

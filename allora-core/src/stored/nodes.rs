@@ -64,7 +64,13 @@ impl Schedules {
     }
 
     async fn fleet(&self) -> Result<Fleet> {
+        Ok(self.fleet_at().await?.0)
+    }
+
+    /// The nodes, and the store's time at which they live or are dead.
+    pub(super) async fn fleet_at(&self) -> Result<(Fleet, Time)> {
         let states = self.within("nodes", read_nodes(self.queries()?)).await?;
-        Ok(Fleet::of(&states, self.store_now().await?))
+        let now = self.store_now().await?;
+        Ok((Fleet::of(&states, now), now))
     }
 }

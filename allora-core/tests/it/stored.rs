@@ -7,6 +7,7 @@ mod concurrent;
 mod control;
 mod files;
 mod routing;
+mod why;
 
 use crate::support::{Lab, Member};
 use allora_core::{Run, Schedules, StoredSchedule, runtime::Sim};

@@ -10,7 +10,7 @@ use crate::{
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{CatchUp, Overlap},
     registry::NodeInfo,
-    stored::ScheduleExport,
+    stored::{ScheduleExport, Why, WhyCode},
 };
 use chrono::DateTime;
 use serde_json::{Map, Value, json};
@@ -49,6 +49,7 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("NodeInfo", vec![json!(node("v1", Some("n1"))), json!(node("", None))]),
         ("JobStatus", vec![json!(job()), json!(bare_job())]),
         ("Health", vec![json!(health()), json!(bare_health())]),
+        ("Why", vec![json!(why()), json!(Why::new(WhyCode::Ended, "it has ended"))]),
     ]
 }
 
@@ -98,6 +99,14 @@ fn node(version: &str, unique_name: Option<&str>) -> NodeInfo {
     }
     info.kinds = vec!["mail".into()];
     info
+}
+
+fn why() -> Why {
+    let paused = Why::new(WhyCode::Paused, "it is paused").with("since", at(1));
+    Why {
+        also: vec![Why::new(WhyCode::Dead, "it has a dead letter")],
+        ..paused.remedy("resume it")
+    }
 }
 
 fn bare_job() -> JobStatus {
@@ -167,6 +176,8 @@ fn object_schema(values: &[&Value], defined: &[(&str, Vec<Value>)]) -> Value {
         let values: Vec<&Value> = objects.iter().filter_map(|object| object.get(key)).collect();
         let schema = match key.as_str() {
             "data" => json!({ "description": "JSON; {\"$text\": …} or {\"$hex\": …}; null: none" }),
+            "evidence" => json!({ "type": "object", "description": "values by name" }),
+            "also" => json!({ "type": "array", "items": { "$ref": "#/$defs/Why" } }),
             "settings" => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
             _ => schema(&values, defined),
         };

@@ -1,0 +1,201 @@
+//! The records that are read for an answer.
+
+use crate::{
+    ConcurrencyKey,
+    backend::{HistoryCursor, HistoryEntry, HistoryQuery, JobState},
+    error::{ErrorKind, Result},
+    job::is_code,
+    registry::{Fleet, NodeInfo, name_hash},
+    stored::{Definition, Schedules},
+    time::{Time, saturating_add},
+};
+use chrono::DateTime;
+use std::time::Duration;
+
+/// The records about a job, at one time.
+pub(super) struct Facts {
+    /// The store's time.
+    pub(super) now: Time,
+    pub(super) state: JobState,
+    /// The job was deleted, and only the history has it: the state is empty.
+    pub(super) is_gone: bool,
+    /// The definition with its calendars, or the reason why it cannot be read; `None` for a schedule
+    /// that only its code knows.
+    pub(super) definition: Option<Result<Definition, String>>,
+    pub(super) fleet: Fleet,
+    pub(super) key: Option<KeyFact>,
+    /// The history around the time; `None` if the store keeps none.
+    pub(super) past: Option<Past>,
+}
+
+/// The concurrency key of the job.
+pub(super) struct KeyFact {
+    pub(super) key: ConcurrencyKey,
+    /// `None` if no job has ever held it.
+    pub(super) record: Option<JobState>,
+}
+
+/// The part of a job's history that is about one time, the newest entry first.
+#[derive(Default)]
+pub(super) struct Past {
+    pub(super) entries: Vec<HistoryEntry>,
+    /// The scheduled time of the oldest entry of all, if the history begins among these.
+    pub(super) begins: Option<Time>,
+}
+
+/// An occurrence has no entry that is older than itself, and usually all of them soon after: these
+/// long after it, the history is looked at first, the shortest time first.
+const SOON: [Duration; 4] = [
+    Duration::from_secs(10),
+    Duration::from_secs(120),
+    Duration::from_secs(10 * 60),
+    Duration::from_secs(2 * 60 * 60),
+];
+
+/// The number of entries that are read each time.
+const FEW: usize = 200;
+
+/// The number of the newest entries that are read if none of these has the end of the occurrence.
+const MANY: usize = 2_000;
+
+impl Facts {
+    pub(super) async fn read(schedules: &Schedules, name: &str, at: Option<Time>) -> Result<Self> {
+        let (state, is_gone) = match schedules.get(name).await {
+            Ok(state) => (state, None),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                (JobState::empty(name), Some(error))
+            }
+            Err(error) => return Err(error),
+        };
+        let past = match (at, &is_gone) {
+            (Some(at), _) => Past::read(schedules, &state, at).await?,
+            (None, Some(_)) => Past::newest(schedules, &state).await?,
+            (None, None) => None,
+        };
+        let is_gone = match is_gone {
+            Some(error) if past.as_ref().is_none_or(|past| past.entries.is_empty()) => {
+                return Err(error);
+            }
+            gone => gone.is_some(),
+        };
+        let definition = match state.definition.is_empty() || is_code(&state.definition) {
+            true => None,
+            false => match schedules.definition(&state).await {
+                Err(error) if error.kind() != ErrorKind::Invalid => return Err(error),
+                definition => Some(definition.map_err(|error| error.to_string())),
+            },
+        };
+        let key = definition.as_ref().and_then(|one| one.as_ref().ok());
+        let key = match key.and_then(|one| one.settings().concurrency_key.clone()) {
+            None => None,
+            Some(key) => match schedules.get(&key.record()).await {
+                Ok(record) => Some(KeyFact { key, record: Some(record) }),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    Some(KeyFact { key, record: None })
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let (fleet, now) = schedules.fleet_at().await?;
+        Ok(Self { now, state, is_gone, definition, fleet, key, past })
+    }
+
+    /// The definition, if it can be read.
+    pub(super) fn readable(&self) -> Option<&Definition> {
+        self.definition.as_ref()?.as_ref().ok()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// `true` if a node is live: without one, it is not known which jobs have a use.
+    pub(super) fn has_live_nodes(&self) -> bool {
+        self.fleet.live().next().is_some()
+    }
+
+    /// The live nodes that have the job, even if they do not run it.
+    pub(super) fn having(&self) -> impl Iterator<Item = &NodeInfo> {
+        let (name, kind) = (self.name(), &self.state.kind);
+        self.fleet.live().filter(move |node| match kind.is_empty() {
+            true => node.may_declare(name),
+            false => node.handles(kind),
+        })
+    }
+
+    /// `true` if this node does not run the job, because of its definition in the store.
+    pub(super) fn is_left_by(&self, node: &NodeInfo) -> bool {
+        node.left_jobs.contains(&name_hash(self.name()))
+    }
+
+    /// The live nodes that can run the job.
+    pub(super) fn able(&self) -> Vec<&NodeInfo> {
+        let keeps = |node: &NodeInfo| self.state.kind.is_empty() && node.keeps(self.name());
+        self.having().filter(|node| !keeps(node) && !self.is_left_by(node)).collect()
+    }
+
+    /// `true` if the node of this id lives, or stops and waits for its runs; without any live node,
+    /// unless its record says that it is dead.
+    pub(super) fn lives(&self, id: &str) -> bool {
+        match self.fleet.nodes.iter().find(|node| node.node == id) {
+            Some(node) => !node.is_dead(),
+            None => !self.has_live_nodes(),
+        }
+    }
+
+    /// The entries about the time.
+    pub(super) fn entries(&self) -> &[HistoryEntry] {
+        self.past.as_ref().map_or(&[], |past| &past.entries)
+    }
+}
+
+impl Past {
+    /// The entries about one time.
+    async fn read(schedules: &Schedules, state: &JobState, at: Time) -> Result<Option<Self>> {
+        let mut past = Self::default();
+        let soon = SOON.map(|soon| (Some(saturating_add(at, soon)), FEW));
+        for (before, limit) in soon.into_iter().chain([(None, MANY)]) {
+            let Some(page) = page(schedules, state, before, limit).await? else { return Ok(None) };
+            if page.len() < limit {
+                past.begins = page.last().map(|oldest| oldest.occurrence.scheduled_at);
+            }
+            past.entries.extend(page);
+            if past.tells_end(at) {
+                break;
+            }
+        }
+        past.entries = state.with_active_runs(past.entries);
+        past.entries.dedup_by_key(|entry| entry.fence);
+        Ok(Some(past))
+    }
+
+    /// The newest entry of a job.
+    async fn newest(schedules: &Schedules, state: &JobState) -> Result<Option<Self>> {
+        let entries = page(schedules, state, None, 1).await?;
+        Ok(entries.map(|entries| Self { entries, begins: None }))
+    }
+
+    fn tells_end(&self, at: Time) -> bool {
+        self.entries.iter().any(|entry| entry.occurrence.scheduled_at == at && entry.is_final())
+    }
+}
+
+/// The newest entries of a job that were drawn before this time; `None` without a history.
+async fn page(
+    schedules: &Schedules,
+    state: &JobState,
+    before: Option<Time>,
+    limit: usize,
+) -> Result<Option<Vec<HistoryEntry>>> {
+    let Some(history) = schedules.history_of_runs() else { return Ok(None) };
+    let name = state.name.clone();
+    let before = before.map(|before| HistoryCursor { fence: before.timestamp_micros(), name });
+    let mut query = HistoryQuery::new(limit).name(&state.name);
+    query.before = before.as_ref();
+    schedules.within("history", history.entries(query)).await.map(Some)
+}
+
+/// The time at which an entry was begun: fences are drawn from the store's clock.
+pub(super) fn drawn(entry: &HistoryEntry) -> Option<Time> {
+    DateTime::from_timestamp_micros(entry.fence)
+}
