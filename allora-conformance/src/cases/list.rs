@@ -157,6 +157,13 @@ macro_rules! __cases {
                 the_holder_of_a_lease_ends_it_if_nothing_is_to_be_run: [Expiry];
                 what_the_holder_of_a_lease_passes_over_is_one_entry: [History, Expiry];
             }
+            flags {
+                a_job_is_found_by_the_flags_of_its_state: [Queries];
+                kind_owner_and_tags_are_found_until_an_edit_or_a_deletion: [Queries];
+                flagged_jobs_come_page_by_page: [Queries];
+                what_runs_and_what_is_overdue_is_found: [Queries, Expiry];
+                numbers_agree_with_the_pages: [Queries];
+            }
             operators {
                 a_paused_schedule_offers_nothing: [Queries];
                 pausing_again_changes_the_note_only: [];

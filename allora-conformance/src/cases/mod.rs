@@ -7,6 +7,7 @@ mod contention;
 mod due_claims;
 mod durability;
 mod emptied;
+mod flags;
 mod history;
 mod keys;
 mod lease;

@@ -6,6 +6,7 @@
 //! belong to core; a backend has none.
 
 mod claim;
+mod flags;
 mod history;
 mod history_limits;
 mod key;
@@ -18,6 +19,8 @@ mod reply;
 mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
+pub use flags::{Count, Counts, Flag, Flagged, MOST_COUNTED, OVERDUE};
+pub(crate) use flags::{INDEXED, MOST_TEXTS, has_failed};
 pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
 pub use history_limits::{HistoryLimits, HistoryTrim, Newest};
 pub use key::{ClaimKey, Waiter};
@@ -30,6 +33,7 @@ pub use operation::{
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
 pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Preferred, Queries};
+pub(crate) use queries::{scan_counts, scan_flagged};
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
 pub(crate) use reply::{no_reply, outcome_of_trigger};
 pub use state::{

@@ -10,6 +10,7 @@ mod claim;
 pub mod codec;
 mod complete;
 mod define;
+mod flags;
 mod history;
 mod key;
 mod operate;
@@ -18,6 +19,7 @@ mod trigger;
 pub use apply::{apply, apply_unreadable};
 pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
+pub use flags::{FlagChanges, FlagSummary};
 pub use history::HistoryBuffer;
 pub use key::{KEEP_WAITER, MAX_WAITERS};
 pub use trigger::{
