@@ -3,7 +3,9 @@
 use crate::cluster::*;
 use allora_core::{
     Time,
-    backend::{Action, Completion, Count, Cursor, Flag, JobState, NewSchedule, Page, TimeSource},
+    backend::{
+        Action, Completion, Count, Cursor, Flag, JobState, NewSchedule, Page, Replan, TimeSource,
+    },
 };
 
 /// The names of all jobs with this flag, in pages of so many.
@@ -100,7 +102,8 @@ pub(super) async fn kind_owner_and_tags_are_found_until_an_edit_or_a_deletion(w:
     ] {
         assert_eq!(flagged(w, t(1), flag).await, names, "{flag:?}");
     }
-    let change = edit(seen.generation, Some("sms"), Some("every 1h; owner sales"), None);
+    let definition = ("every 1h; owner sales", Replan::new(seen.next, seen.next));
+    let change = edit(seen.generation, Some("sms"), Some(definition), None);
     fine(w.node().modify(t(2), "b", change).await);
     w.node().delete(t(3), "a").await;
     assert_eq!(flagged(w, t(4), Flag::Kind("mail")).await, none);

@@ -5,7 +5,7 @@ use allora_conformance::reference::ReferenceModel;
 use allora_core::{
     Result, Time,
     backend::{
-        Action, Claim, ClaimDue, Claimed, Cursor, DueQuery, HistoryCursor, HistoryEntry,
+        Action, Claim, ClaimDue, Claimed, Cursor, DueQuery, Flag, HistoryCursor, HistoryEntry,
         HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome,
         Reply, Sharing,
     },
@@ -828,6 +828,22 @@ impl Defect for KeepsReleasedKeys {
             *step.record = before;
         }
         reply
+    }
+}
+
+/// Takes a job for failing for ever once it has failed.
+pub(crate) struct FailsForEver;
+impl Defect for FailsForEver {
+    fn has_flag(flag: Flag<'_>, state: &JobState, now: Time) -> bool {
+        flag.holds(state, now) || (flag == Flag::Failing && state.counters.failed > 0)
+    }
+}
+
+/// Counts the jobs of all names, whichever are asked for.
+pub(crate) struct CountsAllNames;
+impl Defect for CountsAllNames {
+    fn counted_prefix(_: &str) -> &str {
+        ""
     }
 }
 

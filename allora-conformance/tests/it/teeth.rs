@@ -150,4 +150,6 @@ teeth! {
     keys_of_the_dead_stay: KeysOfTheDeadStay;
     ignores_the_claim_id_of_a_key: IgnoresTheClaimIdOfAKey;
     grants_keys_late: GrantsKeysLate;
+    fails_for_ever: FailsForEver;
+    counts_all_names: CountsAllNames;
 }

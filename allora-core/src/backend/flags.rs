@@ -219,7 +219,7 @@ impl Counts {
     }
 
     /// The numbers among these jobs. `is_whole`: there are no others.
-    pub(crate) fn among(states: &[JobState], now: Time, is_whole: bool) -> Self {
+    pub fn among(states: &[JobState], now: Time, is_whole: bool) -> Self {
         let mut counts = Self::default();
         for flag in Flag::STATES {
             let number = states.iter().filter(|state| flag.holds(state, now)).count();
