@@ -1,6 +1,6 @@
 //! Queries derived from a scan of the names, for stores without an index.
 
-use super::{Load, RecordStore, flags};
+use super::{Load, RecordStore, flags, history};
 use crate::{
     backend::{
         Backend, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Counts, Due, DueQuery, Flag, Flagged,
@@ -85,7 +85,7 @@ impl<S: RecordStore> Queries for S {
 impl<S: RecordStore> History for S {
     async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
         match self.history_store() {
-            Some(history) => history.history_entries(query).await,
+            Some(history) => history::page(history, query).await,
             None => Ok(Vec::new()),
         }
     }
