@@ -151,7 +151,7 @@ impl<'a> HistoryQuery<'a> {
         self.name.is_none_or(|name| entry.name == name)
             && self.first_place().is_none_or(|first| entry.cursor() < first)
             && entry.fence >= self.lowest_fence()
-            && !(self.failures_only && !entry.outcome.is_failure())
+            && (!self.failures_only || entry.outcome.is_failure())
             && self.kind.is_none_or(|kind| entry.kind == kind)
             && entry.name.starts_with(self.prefix)
     }
