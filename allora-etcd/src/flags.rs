@@ -57,7 +57,7 @@ impl FlagStore for Etcd {
 }
 
 impl Store {
-    /// What follows `part` in the first keys from this one on, as far as it begins with `begin`.
+    /// The texts behind `part` in the first keys from this one on, as far as it begins with `begin`.
     async fn texts(
         &self,
         op: &'static str,

@@ -41,11 +41,11 @@ impl FlagChanges {
     }
 }
 
-/// What the flags of a record follow from: two versions of a record with the same summary have the same
+/// The parts of a record from which its flags follow: two versions of a record with the same summary have the same
 /// flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlagSummary {
-    /// Whether it has each of the flags that are no words of the definition, in their order.
+    /// `true` for each flag that it has of those that are no words of the definition, in their order.
     states: [bool; 4],
     is_live: bool,
     /// Changes with kind and definition.
@@ -53,7 +53,7 @@ pub struct FlagSummary {
 }
 
 impl Record {
-    /// What the flags of the record follow from, at little cost.
+    /// The parts from which the flags of the record follow, at little cost.
     pub fn flag_summary(&self) -> FlagSummary {
         let Self { generation, .. } = *self;
         FlagSummary { states: self.states(), is_live: self.is_live(), generation }

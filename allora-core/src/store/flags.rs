@@ -10,6 +10,7 @@ use crate::{
         TimeSource,
     },
     error::Result,
+    record::Record,
     time::{Time, end_of_time, saturating_add},
 };
 use async_trait::async_trait;
@@ -202,7 +203,15 @@ async fn states<S: RecordStore>(store: &S, names: &[String]) -> Result<Vec<JobSt
     let mut states = Vec::with_capacity(names.len());
     for (name, loaded) in names.into_iter().zip(loaded) {
         let record = loaded?.record.map_err(|unreadable| unreadable.reason).transpose();
-        states.extend(record.and_then(|record| super::queries::shown(name, record)));
+        states.extend(record.and_then(|record| shown(name, record)));
     }
     Ok(states)
+}
+
+/// The job as its readers see it; `None` if it was deleted.
+pub(super) fn shown(name: &str, record: Result<Record, String>) -> Option<JobState> {
+    match record {
+        Ok(record) => record.is_live().then(|| record.state(name)),
+        Err(reason) => Some(JobState::unreadable(name, reason)),
+    }
 }

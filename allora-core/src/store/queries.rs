@@ -1,6 +1,10 @@
 //! Queries derived from a scan of the names, for stores without an index.
 
-use super::{Load, RecordStore, flags, history};
+use super::{
+    Load, RecordStore,
+    flags::{self, shown},
+    history,
+};
 use crate::{
     backend::{
         Backend, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Counts, Due, DueQuery, Flag, Flagged,
@@ -92,14 +96,6 @@ impl<S: RecordStore> History for S {
 
     fn limits(&self) -> HistoryLimits {
         self.history_store().map_or_else(|| 0.into(), |history| history.pruning().limits())
-    }
-}
-
-/// The job as its readers see it; `None` if it was deleted.
-pub(super) fn shown(name: &str, record: Result<Record, String>) -> Option<JobState> {
-    match record {
-        Ok(record) => record.is_live().then(|| record.state(name)),
-        Err(reason) => Some(JobState::unreadable(name, reason)),
     }
 }
 
