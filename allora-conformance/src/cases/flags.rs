@@ -77,7 +77,7 @@ pub(super) async fn a_job_is_found_by_the_flags_of_its_state(w: &Cluster) {
     run(w, t(65), 6, ends(None, Completion::Succeeded)).await;
     assert_eq!(words(w, t(66), "job").await, ["dead", "ended"]);
     w.node().trigger(t(67), "job", "now").await;
-    assert_eq!(words(w, t(67), "job").await, ["dead"], "something waits");
+    assert_eq!(words(w, t(67), "job").await, ["due", "dead"], "something waits");
     w.node().delete(t(68), "job").await;
     assert_eq!(words(w, t(69), "job").await, none);
     assert_eq!(words(w, t(69), "other").await, none);
@@ -136,12 +136,15 @@ pub(super) async fn what_runs_and_what_is_overdue_is_found(w: &Cluster) {
     let none: [&str; 0] = [];
     w.node().add(t(0), "stored", "mail", t(60)).await;
     w.node().register(t(0), "code", t(60)).await;
+    assert_eq!(flagged(w, t(59), Flag::Due).await, none);
+    assert_eq!(flagged(w, t(60), Flag::Due).await, ["code", "stored"]);
     assert_eq!(flagged(w, t(119), Flag::Overdue).await, none);
     assert_eq!(flagged(w, t(120), Flag::Overdue).await, ["code", "stored"]);
     let stored = won(w.node().lease(t(120), "stored", 1).await);
     won(w.node().lease(t(120), "code", 2).await);
     assert_eq!(flagged(w, t(121), Flag::Running).await, ["code", "stored"]);
     assert_eq!(flagged(w, t(121), Flag::Overdue).await, none);
+    assert_eq!(flagged(w, t(121), Flag::Due).await, none);
     w.node().pause(t(122), "stored").await;
     assert_eq!(flagged(w, t(123), Flag::Running).await, ["code", "stored"], "it goes on");
     w.node().end(t(124), "stored", stored.fence, ran(t(240))).await;

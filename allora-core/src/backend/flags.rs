@@ -24,6 +24,8 @@ pub const OVERDUE: Duration = Duration::from_secs(60);
 pub enum Flag<'a> {
     /// It has an active run.
     Running,
+    /// It can be claimed, and no node has claimed it yet.
+    Due,
     /// It could be claimed [a minute](OVERDUE) ago, and no node has claimed it.
     Overdue,
     /// Its last attempt failed or was lost.
@@ -50,8 +52,9 @@ pub(crate) const INDEXED: [Flag<'static>; 4] =
 
 impl Flag<'_> {
     /// The flags that need no text, in the order in which pages and tables show them.
-    pub const STATES: [Flag<'static>; 7] = [
+    pub const STATES: [Flag<'static>; 8] = [
         Flag::Running,
+        Flag::Due,
         Flag::Overdue,
         Flag::Failing,
         Flag::Dead,
@@ -64,6 +67,7 @@ impl Flag<'_> {
     pub fn word(self) -> &'static str {
         match self {
             Flag::Running => "running",
+            Flag::Due => "due",
             Flag::Overdue => "overdue",
             Flag::Failing => "failing",
             Flag::Dead => "dead",
@@ -80,7 +84,7 @@ impl Flag<'_> {
     /// follows from other parts of a record.
     pub fn key(self) -> Option<String> {
         match self {
-            Flag::Running | Flag::Overdue | Flag::Unreadable => None,
+            Flag::Running | Flag::Due | Flag::Overdue | Flag::Unreadable => None,
             Flag::Kind(text) | Flag::Owner(text) | Flag::Tag(text) => {
                 Some(format!("{}:{text}", self.word()))
             }
@@ -96,6 +100,7 @@ impl Flag<'_> {
         let is_stored = !state.kind.is_empty();
         match self {
             Flag::Running => state.leases.iter().any(|lease| lease.claim_id != 0),
+            Flag::Due => state.due_at.is_some_and(|due_at| due_at <= now),
             Flag::Overdue => {
                 state.due_at.is_some_and(|due_at| saturating_add(due_at, OVERDUE) <= now)
             }
@@ -218,6 +223,13 @@ impl Counts {
         }
     }
 
+    /// The number of all jobs.
+    pub fn jobs(&self) -> Count {
+        let sum = self.kinds.iter().map(|(_, count)| count.number).sum();
+        let is_whole = self.kinds.iter().all(|(_, count)| count.is_exact);
+        Count::new(sum, is_whole && self.kinds.len() < MOST_TEXTS)
+    }
+
     /// The numbers among these jobs. `is_whole`: there are no others.
     pub fn among(states: &[JobState], now: Time, is_whole: bool) -> Self {
         let mut counts = Self::default();
@@ -268,8 +280,9 @@ mod tests {
         assert_eq!(flags(&state, 0), ["ended"]);
         (state.next, state.head, state.due_at) =
             (Some(at(60).into()), Some(at(60).into()), Some(at(60)));
-        assert!(flags(&state, 119).is_empty());
-        assert_eq!(flags(&state, 120), ["overdue"]);
+        assert!(flags(&state, 59).is_empty());
+        assert_eq!(flags(&state, 119), ["due"]);
+        assert_eq!(flags(&state, 120), ["due", "overdue"]);
         state.leases = vec![Lease::new("n", 1, 1, at(60).into(), at(200), OnExpiry::Retry)];
         (state.due_at, state.last) = (Some(at(200)), Some(Outcome::Retried("e".into())));
         assert_eq!(flags(&state, 150), ["running", "failing"]);

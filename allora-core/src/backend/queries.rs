@@ -105,12 +105,12 @@ pub trait Queries: Send + Sync {
     async fn kinds(&self) -> Result<Vec<String>>;
 
     /// A page of the jobs with this flag, ordered by name as bytes. Dead letters may be missing in those
-    /// that run or are overdue.
+    /// that run, are due or are overdue.
     ///
     /// What runs is looked for among the 2 000 schedules that are due first or whose leases end first,
     /// the first 2 000 paused ones and as many jobs in code: in a larger store,
-    /// [`Flagged::is_complete`] is `false`. So it is with what cannot be read. What is overdue is complete
-    /// unless there is as much of it.
+    /// [`Flagged::is_complete`] is `false`. So it is with what cannot be read. What is due or overdue is
+    /// complete unless there is as much of it.
     ///
     /// Default: by lists of all jobs. A call reads at most 10 000, and is incomplete if there are more;
     /// [`Flagged::next`] goes on.

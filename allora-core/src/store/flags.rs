@@ -155,6 +155,7 @@ impl Looked {
     fn is_complete(&self, flag: Flag<'_>) -> bool {
         let is_due_read = match (flag, self.next_due) {
             // The index begins with those.
+            (Flag::Due, Some(next)) => next > self.now,
             (Flag::Overdue, Some(next)) => saturating_add(next, OVERDUE) > self.now,
             (_, next) => next.is_none(),
         };

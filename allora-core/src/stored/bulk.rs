@@ -107,18 +107,12 @@ impl Schedules {
     /// A dropped call may have changed some of them. Repeat it.
     pub async fn bulk(&self, filter: Filter<'_>, change: Bulk<'_>) -> Result<BulkReport> {
         let mut report = BulkReport::default();
-        let mut after: Option<String> = None;
-        loop {
-            let states = self.page(filter, after.as_deref(), PAGE).await?;
-            let is_last = states.len() < PAGE;
-            after = states.last().map(|state| state.name.clone());
-            let mut selected = self.select(filter, states).await?;
+        let mut pages = self.pages(filter, None);
+        while let Some(mut selected) = pages.next(PAGE).await? {
             selected.retain(|state| change.concerns(state));
             self.bulk_page(&selected, change, &mut report).await?;
-            if is_last {
-                return Ok(report);
-            }
         }
+        Ok(report)
     }
 
     /// The names of the jobs that [`bulk`](Self::bulk) would change now.
