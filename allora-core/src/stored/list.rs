@@ -54,9 +54,8 @@ impl ScheduleState {
         if let Some(flag) = self.flag() {
             return flag.holds(state, Time::UNIX_EPOCH);
         }
-        let is_broken = || {
-            !state.kind.is_empty() && Definition::parse(&state.name, &state.definition).is_err()
-        };
+        let is_broken =
+            || !state.kind.is_empty() && Definition::parse(&state.name, &state.definition).is_err();
         match self {
             ScheduleState::Broken => state.unreadable.is_some() || is_broken(),
             _ => state.leases.is_empty() && state.paused.is_none() && state.due_at.is_some(),
@@ -341,7 +340,8 @@ impl<'a> Filter<'a> {
 
     /// `true` if jobs that are found by this flag, or by none, may not be in the filter.
     fn leaves_out(&self, flag: Option<Flag<'_>>) -> bool {
-        let others = [self.state.is_some(), self.owner.is_some(), self.tag.is_some(), self.stored_only];
+        let others =
+            [self.state.is_some(), self.owner.is_some(), self.tag.is_some(), self.stored_only];
         let is_one_found = flag.is_some_and(|flag| !matches!(flag, Flag::Kind(_)));
         others.into_iter().filter(|is_set| *is_set).count() > usize::from(is_one_found)
     }
