@@ -7,7 +7,7 @@ use std::fmt::Write;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run crontabs", &["run", "exec", "next"]),
     ("Look", &["status", "list", "show", "why", "history", "logs", "stats", "nodes", "doctor"]),
-    ("Steer jobs", &["trigger", "backfill", "rerun", "pause", "resume", "cancel", "reset"]),
+    ("Steer jobs", &["trigger", "backfill", "rerun", "pause", "resume", "skip", "cancel", "reset"]),
     ("Stored schedules", &["add", "modify", "delete", "sync", "export", "import", "calendar"]),
     ("Set up", &["init", "gc", "completions", "man"]),
 ];

@@ -161,7 +161,7 @@ pub(super) async fn numbers_agree_with_the_pages(w: &Cluster) {
         w.node().pause(t(1), name).await;
     }
     w.node().delete(t(2), "a/6").await;
-    fine(w.node().modify(t(3), "a/3", Action::Resume { skip: None }).await);
+    fine(w.node().modify(t(3), "a/3", Action::Resume).await);
     for (prefix, flag, number) in [
         ("", Flag::Paused, 2),
         ("a/", Flag::Paused, 1),
