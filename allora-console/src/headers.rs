@@ -16,21 +16,22 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// The headers of every response, pages and files alike.
-const HEADERS: &[(HeaderName, &str)] = &[
-    (header::CONTENT_SECURITY_POLICY, POLICY),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "same-origin"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    (HeaderName::from_static("x-robots-tag"), "noindex"),
+const HEADERS: &[(&str, &str)] = &[
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("x-robots-tag", "noindex"),
 ];
 
 /// Puts the headers on every response. A page is never stored: it may hold what its reader alone may see.
 pub(crate) async fn strict(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
+        response.headers_mut().insert(name, value);
     }
     let cache = response.headers_mut().entry(header::CACHE_CONTROL);
     cache.or_insert(HeaderValue::from_static("no-store"));

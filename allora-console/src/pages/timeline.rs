@@ -1,0 +1,311 @@
+//! The last and the next 24 hours of some jobs, and the starts of all of them, on one scale.
+
+use super::{
+    Linked,
+    entry::usual,
+    short,
+};
+use crate::{context::Context, look::look, times::took};
+use allora_core::{HistoryEntry, Time, backend::JobState, stored::Definition};
+use chrono::TimeDelta;
+use std::time::Duration;
+
+/// The plot, ready to be drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Timeline {
+    pub(crate) height: i64,
+    /// The lower end of the vertical lines.
+    pub(crate) floor: i64,
+    pub(crate) hours: Vec<Mark>,
+    pub(crate) now: i64,
+    /// Changes of the clocks.
+    pub(crate) changes: Vec<Mark>,
+    /// The starts of all jobs, by quarters of an hour.
+    pub(crate) starts: Vec<Block>,
+    pub(crate) lanes: Vec<Lane>,
+    /// The part of the past that the history read does not cover, in words; empty if it covers all.
+    pub(crate) gap: String,
+}
+
+/// A vertical line with its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) x: i64,
+    pub(crate) text: String,
+}
+
+/// The row of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lane {
+    pub(crate) job: Linked,
+    pub(crate) y: i64,
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// A run, an occurrence to come, or the starts of a quarter of an hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) x: i64,
+    pub(crate) y: i64,
+    pub(crate) width: i64,
+    pub(crate) height: i64,
+    pub(crate) fill: &'static str,
+    pub(crate) title: String,
+    /// Empty for one that leads nowhere.
+    pub(crate) link: String,
+}
+
+/// The width of the whole plot, and of the names at its left.
+pub(crate) const WIDTH: i64 = 1232;
+const LEFT: i64 = 190;
+/// The upper end of the lanes, and the height of one.
+const TOP: i64 = 62;
+const LANE: i64 = 25;
+/// The height of the row of all starts.
+const STARTS: i64 = 32;
+
+/// The time that is shown on each side of now.
+const SPAN: TimeDelta = TimeDelta::hours(24);
+const QUARTER: TimeDelta = TimeDelta::minutes(15);
+
+/// The most jobs that have a lane.
+pub(crate) const LANES: usize = 12;
+/// The most future occurrences in one lane: with more, they would be one bar.
+const COMING: usize = 200;
+
+/// The beginning of the part of the past that is shown.
+pub(crate) fn begin(now: Time) -> Time {
+    now - SPAN
+}
+
+/// The plot of these entries, the newest first, with a lane for each of these jobs. `is_whole`: the
+/// entries reach back to its beginning.
+pub(crate) fn timeline(
+    entries: &[HistoryEntry],
+    is_whole: bool,
+    jobs: &[&JobState],
+    context: &Context,
+) -> Timeline {
+    let now = context.now;
+    let lanes: Vec<Lane> = jobs
+        .iter()
+        .take(LANES)
+        .enumerate()
+        .map(|(i, job)| lane(job, TOP + LANE * count(i), entries, context))
+        .collect();
+    let floor = TOP + LANE * count(lanes.len());
+    let oldest = entries.last().map(|entry| entry.occurrence.scheduled_at);
+    let gap = match oldest.filter(|_| !is_whole) {
+        Some(oldest) => format!("The plot has no runs before {}.", context.moment(oldest).text),
+        None => String::new(),
+    };
+    Timeline {
+        height: floor + 18,
+        floor,
+        hours: hours(context),
+        now: x(now, now),
+        changes: changes(context),
+        starts: starts(entries, now),
+        lanes,
+        gap,
+    }
+}
+
+/// The place of a time on the scale, at its edges if it is outside.
+fn x(at: Time, now: Time) -> i64 {
+    let all = SPAN.num_seconds() * 2;
+    let seconds = (at - begin(now)).num_seconds().clamp(0, all);
+    LEFT + seconds * (WIDTH - LEFT) / all
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A line every three hours of the zone.
+fn hours(context: &Context) -> Vec<Mark> {
+    let (from, until) = (begin(context.now), context.now + SPAN);
+    let quarters = std::iter::successors(first_quarter(from), |at| Some(*at + QUARTER));
+    let mut hours = Vec::new();
+    for at in quarters.take_while(|at| *at <= until) {
+        let text = context.zone.minute(at);
+        let hour = text.strip_suffix(":00").and_then(|hour| hour.parse::<u32>().ok());
+        if hour.is_some_and(|hour| hour % 3 == 0) {
+            hours.push(Mark { x: x(at, context.now), text });
+        }
+    }
+    hours
+}
+
+/// The first whole quarter of an hour from this time on.
+fn first_quarter(from: Time) -> Option<Time> {
+    let step = QUARTER.num_seconds();
+    let past = from.timestamp().rem_euclid(step);
+    Time::from_timestamp(from.timestamp() + (step - past) % step, 0)
+}
+
+/// The changes of the zone's clocks within the plot.
+fn changes(context: &Context) -> Vec<Mark> {
+    let (from, until) = (begin(context.now), context.now + SPAN);
+    let quarters = std::iter::successors(first_quarter(from), |at| Some(*at + QUARTER));
+    let mut changes = Vec::new();
+    for at in quarters.take_while(|at| *at <= until) {
+        let by = context.zone.lead(at) - context.zone.lead(at - QUARTER);
+        if by != 0 {
+            let way = if by < 0 { "back" } else { "forward" };
+            let text = format!("clocks {way} {} min, {}", by.abs() / 60, context.zone.name());
+            changes.push(Mark { x: x(at, context.now), text });
+        }
+    }
+    changes
+}
+
+/// The runs that began in each quarter of an hour, those that failed on top.
+fn starts(entries: &[HistoryEntry], now: Time) -> Vec<Block> {
+    let mut counts = vec![(0_i64, 0_i64); 96];
+    let begin = begin(now);
+    for entry in entries {
+        let Some(started_at) = entry.started_at.filter(|at| (begin..now).contains(at)) else { continue };
+        let quarter = (started_at - begin).num_seconds() / QUARTER.num_seconds();
+        if let Some(count) = usize::try_from(quarter).ok().and_then(|i| counts.get_mut(i)) {
+            match entry.outcome.is_failure() {
+                true => count.1 += 1,
+                false => count.0 += 1,
+            }
+        }
+    }
+    let most = counts.iter().map(|(good, bad)| good + bad).max().unwrap_or(0).max(1);
+    let mut blocks = Vec::new();
+    for (i, (good, bad)) in counts.iter().enumerate() {
+        let at = begin + QUARTER * i32::try_from(i).unwrap_or(0);
+        let title = format!("{} runs, {bad} failed", good + bad);
+        let mut y = TOP - 4;
+        for (number, fill) in [(good, "f-ok"), (bad, "f-bad")] {
+            if *number > 0 {
+                let height = (number * (STARTS - 4) / most).max(3);
+                y -= height;
+                let (x, title, link) = (x(at, now), title.clone(), String::new());
+                blocks.push(Block { x, y, width: 4, height, fill, title, link });
+            }
+        }
+    }
+    blocks
+}
+
+/// The row of a job.
+fn lane(job: &JobState, y: i64, entries: &[HistoryEntry], context: &Context) -> Lane {
+    let now = context.now;
+    let own = || entries.iter().filter(|entry| entry.name == job.name);
+    let usual = usual(own());
+    let mut blocks = Vec::new();
+    let active: Vec<HistoryEntry> = job.active_runs().collect();
+    for entry in own().chain(&active) {
+        let from = entry.started_at.unwrap_or(entry.occurrence.scheduled_at);
+        let until = entry.ended_at.unwrap_or(now);
+        if until < begin(now) || from > now {
+            continue;
+        }
+        let at = context.moment(entry.occurrence.scheduled_at);
+        let word = entry.outcome.word();
+        let length = entry.duration().map(|span| format!(", took {}", took(span)));
+        blocks.push(Block {
+            x: x(from, now),
+            y,
+            width: (x(until, now) - x(from, now)).max(4),
+            height: 13,
+            fill: look(word).fill,
+            title: format!("{}, {}: {word}{}", job.name, at.text, length.unwrap_or_default()),
+            link: context.run(&entry.name, entry.fence),
+        });
+    }
+    for at in coming(job, now) {
+        let moment = context.moment(at);
+        blocks.push(Block {
+            x: x(at, now),
+            y,
+            width: future_width(usual, at, now),
+            height: 13,
+            fill: "f-next",
+            title: format!("{}, {}, {}", job.name, moment.text, moment.distance),
+            link: context.job(&job.name),
+        });
+    }
+    Lane { job: Linked { text: short(&job.name, 26), link: context.job(&job.name) }, y, blocks }
+}
+
+/// The width of a run to come, which is expected to take its usual time.
+fn future_width(usual: Option<Duration>, at: Time, now: Time) -> i64 {
+    let span = usual.and_then(|usual| TimeDelta::from_std(usual).ok()).unwrap_or_default();
+    (x(at + span, now) - x(at, now)).max(4)
+}
+
+/// The occurrences of the next day, from the next one in the record on: a period has its own phase.
+fn coming(job: &JobState, now: Time) -> Vec<Time> {
+    let Some(next) = job.next.filter(|_| job.paused.is_none()) else { return Vec::new() };
+    let mut coming = vec![next.scheduled_at];
+    if let Ok(definition) = Definition::parse(&job.name, &job.definition) {
+        let (settings, schedule) = (definition.settings(), definition.schedule());
+        let further = settings.explain(&job.name, schedule, next.scheduled_at, COMING);
+        coming.extend(further.into_iter().map(|explained| explained.nominal));
+    }
+    coming.retain(|at| (now..now + SPAN).contains(at));
+    coming
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::at;
+    use allora_core::Outcome;
+
+    fn run(started: &str, ended: &str, outcome: Outcome) -> HistoryEntry {
+        let mut run = HistoryEntry::new("nightly", 7, at(started).into(), outcome);
+        (run.started_at, run.ended_at) = (Some(at(started)), Some(at(ended)));
+        run
+    }
+
+    #[test]
+    fn runs_are_left_of_now_and_occurrences_to_come_right_of_it() {
+        let context = Context::of_test();
+        let mut job = JobState::empty("nightly");
+        job.definition = "0 */6 * * *".into();
+        job.next = Some(at("2026-10-26T06:00:00Z").into());
+        let entries = [run("2026-10-25T14:12:07Z", "2026-10-25T20:12:07Z", Outcome::Succeeded)];
+        let timeline = timeline(&entries, true, &[&job], &context);
+        let blocks = &timeline.lanes[0].blocks;
+        assert_eq!((blocks[0].x, blocks[0].width), (190 + 1042 / 4, 1042 / 8));
+        assert_eq!((blocks[0].fill, &*blocks[0].link), ("f-ok", "run?name=nightly&fence=7"));
+        let coming: Vec<i64> = blocks[1..].iter().map(|block| block.x).collect();
+        assert_eq!(coming.len(), 4, "{blocks:?}");
+        assert!(coming.iter().all(|x| *x > timeline.now && *x < WIDTH), "{coming:?}");
+    }
+
+    #[test]
+    fn a_change_of_the_clocks_is_marked_in_the_zone_of_the_page() {
+        let night = Context { now: at("2026-10-25T06:00:00Z"), ..Context::of_test() };
+        let timeline = timeline(&[], true, &[], &night);
+        let [change] = &timeline.changes[..] else { panic!("{timeline:?}") };
+        assert_eq!(change.text, "clocks back 60 min, Europe/Rome");
+        assert!(change.x < timeline.now);
+        assert!(timeline.hours.iter().all(|hour| hour.text.ends_with(":00")));
+    }
+
+    #[test]
+    fn failures_are_on_top_of_the_starts_of_their_quarter() {
+        let entries = [
+            run("2026-10-26T02:00:00Z", "2026-10-26T02:00:01Z", Outcome::Succeeded),
+            run("2026-10-26T02:00:00Z", "2026-10-26T02:00:01Z", Outcome::Failed("refused".into())),
+        ];
+        let [good, bad] = &starts(&entries, Context::of_test().now)[..] else { panic!() };
+        assert_eq!((good.fill, bad.fill, good.x), ("f-ok", "f-bad", bad.x));
+        assert_eq!(bad.y + bad.height, good.y);
+        assert_eq!(good.title, "2 runs, 1 failed");
+    }
+
+    #[test]
+    fn a_plot_that_lacks_its_beginning_says_so() {
+        let entries = [run("2026-10-26T01:00:00Z", "2026-10-26T01:00:01Z", Outcome::Succeeded)];
+        let timeline = timeline(&entries, false, &[], &Context::of_test());
+        assert_eq!(timeline.gap, "The plot has no runs before Mon 26 Oct 02:00 CET.");
+    }
+}
