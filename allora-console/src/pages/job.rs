@@ -267,7 +267,7 @@ fn reason(why: &Why, at: Option<Time>, context: &Context) -> Reason {
     let text = match at {
         // The sentence is about this time, which it has in UTC.
         Some(at) => format!("{}: {}", context.moment(at).text, sentence(&why.sentence)),
-        None => sentence(&format!("now {}", why.sentence)),
+        None => sentence(&why.sentence),
     };
     Reason {
         code,
@@ -432,7 +432,7 @@ mod tests {
             .with("waits_since", at("2026-10-26T02:00:00Z"))
             .remedy("wait for the end of the run");
         let answer = reason(&why, None, &Context::of_test());
-        assert_eq!((answer.look.word, &*answer.text), ("key wait", "Now it waits for its concurrency key."));
+        assert_eq!((answer.look.word, &*answer.text), ("key wait", "It waits for its concurrency key."));
         assert_eq!(answer.evidence, [("waits since".to_owned(), "Mon 26 Oct 03:00 CET".to_owned())]);
         assert_eq!(answer.remedy, "Wait for the end of the run.");
     }
