@@ -13,7 +13,7 @@ use crate::{
     params::Params,
 };
 use allora_core::{
-    HistoryEntry, HistoryQuery, Outcome, Result, Schedules,
+    HistoryEntry, HistoryQuery, Result, Schedules,
     backend::HistoryCursor,
 };
 use askama::Template;
@@ -201,6 +201,7 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
 mod tests {
     use super::*;
     use crate::times::at;
+    use allora_core::Outcome;
 
     fn asked(query: &str) -> Asked {
         Asked::read(&Params::read(query).unwrap()).unwrap()

@@ -158,7 +158,7 @@ fn meaning(asked: &Asked, definition: &Definition, context: &Context) -> Meaning
     };
     Meaning {
         words: schedule.describe().unwrap_or_else(|| "It has no description in words.".to_owned()),
-        canonical: definition.to_string(),
+        canonical: schedule.definition().unwrap_or_else(|| definition.to_string()),
         warnings: schedule.warnings().iter().map(|warning| warning.message.clone()).collect(),
         own_zone: own.map(|own| own.name().to_owned()).unwrap_or_default(),
         times,
