@@ -139,11 +139,10 @@ impl Asked {
     }
 
     fn filter(&self) -> Filter<'_> {
-        let some = |text: &'_ str| !text.is_empty();
         let mut filter = Filter::default().prefix(&self.prefix);
-        filter.kind = Some(self.kind.as_str()).filter(|kind| some(kind));
-        filter.tag = Some(self.tag.as_str()).filter(|tag| some(tag));
-        filter.owner = Some(self.owner.as_str()).filter(|owner| some(owner));
+        filter.kind = Some(self.kind.as_str()).filter(|kind| !kind.is_empty());
+        filter.tag = Some(self.tag.as_str()).filter(|tag| !tag.is_empty());
+        filter.owner = Some(self.owner.as_str()).filter(|owner| !owner.is_empty());
         filter
     }
 
@@ -151,9 +150,9 @@ impl Asked {
     fn link(&self, context: &Context, changed: &[(&str, &str)]) -> String {
         let own = [
             ("q", self.prefix.as_str()),
-            ("kind", &self.kind),
-            ("tag", &self.tag),
-            ("owner", &self.owner),
+            ("kind", self.kind.as_str()),
+            ("tag", self.tag.as_str()),
+            ("owner", self.owner.as_str()),
             ("state", self.state.map_or("", Word::text)),
             ("sort", if self.is_by_due { "next" } else { "" }),
         ];

@@ -9,7 +9,7 @@ use crate::{
     overview::Overview,
     words::Word,
 };
-use allora_core::{NodeInfo, backend::JobState};
+use allora_core::{Condition, Evidence, NodeInfo, backend::JobState};
 use chrono::TimeDelta;
 
 /// One card.
@@ -18,6 +18,8 @@ pub(crate) struct Need {
     pub(crate) look: Look,
     /// The jobs that it is about; the first ones, if there are many.
     pub(crate) jobs: Vec<Linked>,
+    /// The number of all jobs that it is about.
+    pub(crate) count: usize,
     /// The number of further jobs, and the list with all of them.
     pub(crate) more: Option<Linked>,
     /// The sentence, of which the jobs are the subject if there are any.
@@ -69,6 +71,7 @@ fn of_condition(word: &str, text: String, remedy: &str) -> Need {
     Need {
         look: look(word),
         jobs: Vec::new(),
+        count: 0,
         more: None,
         text: sentence(&text),
         evidence: String::new(),
@@ -81,11 +84,9 @@ fn of_condition(word: &str, text: String, remedy: &str) -> Need {
 fn of_jobs(overview: &Overview, context: &Context) -> Vec<Need> {
     let mut needs = Vec::new();
     // The kinds that no node handles have cards of their own.
-    let unhandled: Vec<String> =
-        overview.unhandled.iter().filter_map(|one| kind_of(one)).collect();
+    let unhandled: Vec<String> = overview.unhandled.iter().filter_map(kind_of).collect();
     let overdue: Vec<&JobState> =
         overview.of(Word::Overdue).iter().filter(|job| !unhandled.contains(&job.kind)).collect();
-    let dead: Vec<&JobState> = overview.of(Word::Dead).iter().collect();
     let is_dead = |job: &&JobState| !job.dead.is_empty();
     let failing: Vec<&JobState> =
         overview.of(Word::Failing).iter().filter(|job| !is_dead(job)).collect();
@@ -97,7 +98,7 @@ fn of_jobs(overview: &Overview, context: &Context) -> Vec<Need> {
     for (word, jobs) in [
         (Word::Unreadable, all(Word::Unreadable)),
         (Word::Overdue, overdue),
-        (Word::Dead, dead),
+        (Word::Dead, all(Word::Dead)),
         (Word::Failing, failing),
         (Word::Paused, paused),
         (Word::Orphaned, all(Word::Orphaned)),
@@ -190,6 +191,7 @@ fn of_many(word: Word, jobs: &[&JobState], context: &Context) -> Need {
     Need {
         look: look(word.text()),
         jobs: jobs.iter().take(NAMED).map(linked).collect(),
+        count: jobs.len(),
         more,
         text,
         evidence: String::new(),
@@ -237,9 +239,9 @@ fn of_nodes(nodes: &[NodeInfo], context: &Context) -> Vec<Need> {
 }
 
 /// The kind that a condition about kinds is about.
-fn kind_of(condition: &allora_core::Condition) -> Option<String> {
+fn kind_of(condition: &Condition) -> Option<String> {
     condition.evidence().into_iter().find_map(|(name, evidence)| match evidence {
-        allora_core::Evidence::Text(kind) if name == "kind" => Some(kind.to_owned()),
+        Evidence::Text(kind) if name == "kind" => Some(kind.to_owned()),
         _ => None,
     })
 }

@@ -162,11 +162,7 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
 
 /// The first line, and the number of jobs on the cards.
 fn heading(needs: &[Need]) -> (String, usize) {
-    let more = |need: &Need| -> usize {
-        let number = need.more.as_ref().and_then(|more| more.text.split(' ').next()?.parse().ok());
-        number.unwrap_or(0)
-    };
-    let jobs: usize = needs.iter().map(|need| need.jobs.len() + more(need)).sum();
+    let jobs: usize = needs.iter().map(|need| need.count).sum();
     let heading = match (needs.len(), jobs) {
         (0, _) => "Nothing needs you".to_owned(),
         (1, 0) => "1 thing needs you".to_owned(),

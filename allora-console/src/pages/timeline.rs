@@ -296,7 +296,8 @@ mod tests {
             run("2026-10-26T02:00:00Z", "2026-10-26T02:00:01Z", Outcome::Succeeded),
             run("2026-10-26T02:00:00Z", "2026-10-26T02:00:01Z", Outcome::Failed("refused".into())),
         ];
-        let [good, bad] = &starts(&entries, Context::of_test().now)[..] else { panic!() };
+        let blocks = starts(&entries, Context::of_test().now);
+        let [good, bad] = &blocks[..] else { panic!("{blocks:?}") };
         assert_eq!((good.fill, bad.fill, good.x), ("f-ok", "f-bad", bad.x));
         assert_eq!(bad.y + bad.height, good.y);
         assert_eq!(good.title, "2 runs, 1 failed");
