@@ -1,11 +1,7 @@
 //! The reading of a request: its parameters, its zone, and its reader.
 
 use crate::{
-    access::Access,
-    console::Shared,
-    context::Context,
-    failure::Failure,
-    params::Params,
+    access::Access, console::Shared, context::Context, failure::Failure, params::Params,
     times::Zone,
 };
 use allora_core::Time;

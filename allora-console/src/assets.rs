@@ -48,7 +48,11 @@ mod tests {
     #[test]
     fn nothing_is_loaded_from_elsewhere() {
         for text in [STYLE, SCRIPT] {
-            assert!(!text.contains("http://") && !text.contains("https://") && !text.contains("@import"));
+            assert!(
+                !text.contains("http://")
+                    && !text.contains("https://")
+                    && !text.contains("@import")
+            );
         }
     }
 }

@@ -48,7 +48,8 @@ impl Context {
     /// The same page in the zone of a job: its own clocks are what its schedule means. A zone in the
     /// address wins.
     pub(crate) fn in_zone_of(&self, job: Option<&str>) -> Self {
-        let own = job.filter(|_| self.asked_zone.is_empty()).and_then(|zone| Zone::named(zone).ok());
+        let own =
+            job.filter(|_| self.asked_zone.is_empty()).and_then(|zone| Zone::named(zone).ok());
         Self { zone: own.unwrap_or_else(|| self.zone.clone()), ..self.clone() }
     }
 }

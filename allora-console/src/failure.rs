@@ -1,7 +1,7 @@
 //! Pages that say in words why there is no other page.
 
-use askama::Template;
 use allora_core::{Error, ErrorKind};
+use askama::Template;
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Response},
@@ -36,7 +36,8 @@ impl Failure {
     /// The program that mounts the console has not said who may read it.
     pub(crate) fn closed() -> Self {
         let text = "The program that serves this console has not said who may read it.";
-        let remedy = "Set a closure with Console::access that returns Some(Access) for each reader.";
+        let remedy =
+            "Set a closure with Console::access that returns Some(Access) for each reader.";
         Self::new(StatusCode::FORBIDDEN, "This console is closed", text, remedy)
     }
 
@@ -70,7 +71,9 @@ impl From<Error> for Failure {
         let (status, heading, remedy) = match error.kind() {
             ErrorKind::NotFound => (StatusCode::NOT_FOUND, "Not found", ""),
             ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "This cannot be read", ""),
-            ErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "This store cannot do that", ""),
+            ErrorKind::Unsupported => {
+                (StatusCode::NOT_IMPLEMENTED, "This store cannot do that", "")
+            }
             ErrorKind::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The store does not answer",

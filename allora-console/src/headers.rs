@@ -56,7 +56,9 @@ pub(crate) async fn with_slash(request: Request, next: Next) -> Response {
     let whole = request.extensions().get::<OriginalUri>().map(|uri| uri.0.clone());
     let target = whole.as_ref().and_then(|uri| with_slash_of(uri.path(), uri.query()));
     match target.filter(|_| request.uri().path() == "/") {
-        Some(target) => (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, target)]).into_response(),
+        Some(target) => {
+            (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, target)]).into_response()
+        }
         None => next.run(request).await,
     }
 }
@@ -87,6 +89,8 @@ mod tests {
     #[test]
     fn the_policy_allows_no_inline_code_and_no_foreign_frame() {
         assert!(!POLICY.contains("unsafe") && !POLICY.contains('*'));
-        assert!(POLICY.contains("frame-ancestors 'none'") && POLICY.contains("trusted-types 'none'"));
+        assert!(
+            POLICY.contains("frame-ancestors 'none'") && POLICY.contains("trusted-types 'none'")
+        );
     }
 }

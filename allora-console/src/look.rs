@@ -65,7 +65,8 @@ const LOOKS: &[(&str, &str, &str, &str, &str)] = &[
 /// The look of a word; a word that is not known looks like one that means nothing bad.
 pub(crate) fn look(word: &str) -> Look {
     let found = LOOKS.iter().find(|(own, ..)| *own == word);
-    let (word, family, fill, shape, mark) = found.copied().unwrap_or(("other", "none", "f-none", RING, ""));
+    let (word, family, fill, shape, mark) =
+        found.copied().unwrap_or(("other", "none", "f-none", RING, ""));
     Look { word, family, fill, shape, mark }
 }
 
@@ -78,8 +79,18 @@ mod tests {
     #[test]
     fn every_outcome_has_a_look() {
         for word in [
-            "running", "succeeded", "failed", "retried", "interrupted", "dead", "cancelled", "released",
-            "skipped", "missed", "lost", "expired",
+            "running",
+            "succeeded",
+            "failed",
+            "retried",
+            "interrupted",
+            "dead",
+            "cancelled",
+            "released",
+            "skipped",
+            "missed",
+            "lost",
+            "expired",
         ] {
             let outcome = Outcome::from_word(word, "").unwrap();
             assert_eq!(look(outcome.word()).word, word);
@@ -91,9 +102,23 @@ mod tests {
     #[test]
     fn words_of_different_meaning_differ_without_their_colour() {
         let shapes = |words: &[&str]| -> usize {
-            words.iter().map(|word| (look(word).shape, look(word).mark)).collect::<BTreeSet<_>>().len()
+            words
+                .iter()
+                .map(|word| (look(word).shape, look(word).mark))
+                .collect::<BTreeSet<_>>()
+                .len()
         };
-        let words = ["succeeded", "failed", "dead", "lost", "overdue", "missed", "running", "retried", "paused"];
+        let words = [
+            "succeeded",
+            "failed",
+            "dead",
+            "lost",
+            "overdue",
+            "missed",
+            "running",
+            "retried",
+            "paused",
+        ];
         assert_eq!(shapes(&words), words.len());
     }
 }

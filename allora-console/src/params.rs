@@ -21,7 +21,9 @@ impl Params {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decoded(name)?, decoded(value)?);
             if read.iter().any(|(earlier, _)| *earlier == name) {
-                return Err(format!("the address has the parameter {name:?} twice; leave one away"));
+                return Err(format!(
+                    "the address has the parameter {name:?} twice; leave one away"
+                ));
             }
             read.push((name, value));
         }
@@ -83,7 +85,9 @@ mod tests {
 
     #[test]
     fn names_of_any_kind_come_back_as_they_were_written() {
-        for name in ["..", "acme/report", "a?b#c&d=e", "100%25 %2F", "<img src=x onerror=alert(1)>", "🦀"] {
+        for name in
+            ["..", "acme/report", "a?b#c&d=e", "100%25 %2F", "<img src=x onerror=alert(1)>", "🦀"]
+        {
             let link = crate::links::link("job", &[("name", name)]);
             let query = link.split_once('?').unwrap().1;
             assert_eq!(Params::read(query).unwrap().exact("name"), name, "{link}");

@@ -86,7 +86,9 @@ impl Zone {
     /// A sentence that says what to write instead.
     pub(crate) fn read(&self, text: &str) -> Result<(Time, Option<&'static str>), String> {
         let wrong = || {
-            format!("{text:?} is no time; write it as 2026-10-25 02:00, or with a zone as 2026-10-25T01:00:00Z")
+            format!(
+                "{text:?} is no time; write it as 2026-10-25 02:00, or with a zone as 2026-10-25T01:00:00Z"
+            )
         };
         let (instant, note) = match text.parse::<Timestamp>() {
             Ok(instant) => (instant, None),
@@ -95,8 +97,12 @@ impl Zone {
                 let ambiguous = self.rules.to_ambiguous_zoned(local);
                 let note = match ambiguous.offset() {
                     AmbiguousOffset::Unambiguous { .. } => None,
-                    AmbiguousOffset::Gap { .. } => Some("the clocks skipped this time; the answer is about the time that they showed instead"),
-                    AmbiguousOffset::Fold { .. } => Some("the clocks showed this time twice; the answer is about the first"),
+                    AmbiguousOffset::Gap { .. } => Some(
+                        "the clocks skipped this time; the answer is about the time that they showed instead",
+                    ),
+                    AmbiguousOffset::Fold { .. } => {
+                        Some("the clocks showed this time twice; the answer is about the first")
+                    }
                 };
                 (ambiguous.compatible().map_err(|_| wrong())?.timestamp(), note)
             }

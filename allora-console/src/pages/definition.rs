@@ -1,10 +1,7 @@
 //! The definition of a job as fields: what is set, and in grey what holds by default.
 
 use allora_core::{
-    Schedule, Settings,
-    backend::JobState,
-    schedule::period_text,
-    stored::Definition,
+    Schedule, Settings, backend::JobState, schedule::period_text, stored::Definition,
 };
 
 /// The schedule of a job in words.
@@ -82,8 +79,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
 /// The fields of these settings.
 pub(crate) fn fields(settings: &Settings) -> Vec<Field> {
     let text = settings.definition("");
-    let set: Vec<(&str, &str)> =
-        text.split("; ").filter_map(|part| part.split_once(' ')).collect();
+    let set: Vec<(&str, &str)> = text.split("; ").filter_map(|part| part.split_once(' ')).collect();
     let timeout = settings.timeout.map(period_text);
     let mut fields = Vec::new();
     for (key, name, default) in FIELDS {
@@ -139,9 +135,17 @@ mod tests {
 
     #[test]
     fn settings_are_shown_in_words() {
-        let fields = of("@daily; at-least-once 30s; retry 5 10s 1h; catch-up none; concurrency-key billing");
+        let fields =
+            of("@daily; at-least-once 30s; retry 5 10s 1h; catch-up none; concurrency-key billing");
         let has = |name: &str, value: &str| {
-            assert!(fields.contains(&(FIELDS.iter().find(|field| field.1 == name).unwrap().1, value.into(), false)), "{fields:?}");
+            assert!(
+                fields.contains(&(
+                    FIELDS.iter().find(|field| field.1 == name).unwrap().1,
+                    value.into(),
+                    false
+                )),
+                "{fields:?}"
+            );
         };
         has("delivery", "at least once, lease 30s");
         has("retries", "up to 5 attempts, the first wait 10s, the longest 1h");
@@ -155,7 +159,10 @@ mod tests {
         state.kind = "report".into();
         state.definition = "0 2 * * * Europe/Rome; owner ann; tags billing".into();
         let found = described(&state);
-        assert_eq!((&*found.text, found.zone.as_deref()), ("0 2 * * * Europe/Rome", Some("Europe/Rome")));
+        assert_eq!(
+            (&*found.text, found.zone.as_deref()),
+            ("0 2 * * * Europe/Rome", Some("Europe/Rome"))
+        );
         assert_eq!((&*found.owner, found.tags), ("ann", vec!["billing".to_owned()]));
         state.definition = "61 * * * *".into();
         let found = described(&state);

@@ -6,11 +6,7 @@ use crate::{
     look::{Look, look},
     times::{Moment, took},
 };
-use allora_core::{
-    HistoryEntry,
-    backend::NotRunReason,
-    time::since,
-};
+use allora_core::{HistoryEntry, backend::NotRunReason, time::since};
 use std::time::Duration;
 
 /// One row.

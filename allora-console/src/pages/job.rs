@@ -123,7 +123,9 @@ const NEXT: usize = 10;
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
     let name = ask.params.exact("name");
     if name.is_empty() {
-        return Err(Failure::bad_address("The address has no name of a job: job?name=NAME.".into()));
+        return Err(Failure::bad_address(
+            "The address has no name of a job: job?name=NAME.".into(),
+        ));
     }
     let now = shared.schedules.store_now().await?;
     let page = ask.context(now);
@@ -172,10 +174,11 @@ impl Facts {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(Failure::no_job(name)),
             why => why?,
         };
-        let entries = match schedules.history(HistoryQuery::new(PAST.max(ROWS) + 1).name(name)).await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => None,
-            entries => Some(entries?),
-        };
+        let entries =
+            match schedules.history(HistoryQuery::new(PAST.max(ROWS) + 1).name(name)).await {
+                Err(error) if error.kind() == ErrorKind::Unsupported => None,
+                entries => Some(entries?),
+            };
         let (mut definition, mut next, mut is_key_busy) = (None, Vec::new(), false);
         if let Some(state) = &state {
             // One that cannot be read has been explained by the answer.
@@ -189,13 +192,7 @@ impl Facts {
     }
 }
 
-fn view(
-    name: &str,
-    facts: Facts,
-    question: Question,
-    at: Option<Time>,
-    context: &Context,
-) -> View {
+fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context: &Context) -> View {
     let is_gone = facts.state.is_none();
     let state = facts.state.unwrap_or_else(|| JobState::empty(name));
     let schedule = if is_gone { Described::default() } else { described(&state) };
@@ -212,7 +209,15 @@ fn view(
         (Some(_), false) => "",
     };
     let older = entries.get(ROWS).and_then(|_| entries.get(ROWS - 1)).map(|last| {
-        context.link("runs", &[("name", name), ("outcome", "all"), ("before", &last.fence.to_string()), ("before_name", name)])
+        context.link(
+            "runs",
+            &[
+                ("name", name),
+                ("outcome", "all"),
+                ("before", &last.fence.to_string()),
+                ("before_name", name),
+            ],
+        )
     });
     let filter = |what: &str, value: &str| Linked {
         text: value.to_owned(),
@@ -229,7 +234,9 @@ fn view(
         is_gone,
         states: words.into_iter().map(|word| look(word.text())).collect(),
         next: next.map(|next| context.moment(next.scheduled_at)),
-        due: next.filter(|next| next.due_at > next.scheduled_at).map(|next| context.moment(next.due_at)),
+        due: next
+            .filter(|next| next.due_at > next.scheduled_at)
+            .map(|next| context.moment(next.due_at)),
         pause: pause(&state, context),
         strip: strip(entries, &times[..times.len().min(COMING)], context),
         question,
@@ -240,13 +247,18 @@ fn view(
         coming: coming(&facts.next, facts.definition.as_ref(), context),
         fields: facts.definition.as_ref().map(|one| fields(one.settings())).unwrap_or_default(),
         data: data(&state, context.sees_data),
-        letters: state.dead.iter().rev().map(|letter| Letter {
-            scheduled: context.moment(letter.occurrence.scheduled_at),
-            died: context.moment(letter.died_at),
-            attempts: counted(letter.attempts as usize, "attempt"),
-            error: letter.error.clone(),
-            why: context.why(name, letter.occurrence.scheduled_at),
-        }).collect(),
+        letters: state
+            .dead
+            .iter()
+            .rev()
+            .map(|letter| Letter {
+                scheduled: context.moment(letter.occurrence.scheduled_at),
+                died: context.moment(letter.died_at),
+                attempts: counted(letter.attempts as usize, "attempt"),
+                error: letter.error.clone(),
+                why: context.why(name, letter.occurrence.scheduled_at),
+            })
+            .collect(),
         runs_on,
         not_on,
         counters: counters(&state),
@@ -274,7 +286,11 @@ fn reason(why: &Why, at: Option<Time>, context: &Context) -> Reason {
         look: look(look_of(code)),
         text,
         remedy: why.remedy.as_deref().map(sentence).unwrap_or_default(),
-        evidence: why.evidence.iter().map(|(name, fact)| (name.replace('_', " "), shown(fact, context))).collect(),
+        evidence: why
+            .evidence
+            .iter()
+            .map(|(name, fact)| (name.replace('_', " "), shown(fact, context)))
+            .collect(),
         also: why.also.iter().map(|other| sentence(&other.to_string())).collect(),
     }
 }
@@ -290,8 +306,13 @@ fn look_of(code: &str) -> &str {
         "jobs-orphaned" => "orphaned",
         "record-unreadable" | "job-invalid" | "data-mismatch" => "unreadable",
         "node-dead" => "gone",
-        "no-live-node" | "kind-unhandled" | "label-unmatched" | "definition-conflict" | "job-kept"
-        | "clock-was-ahead" | "capacity-full" => "problem",
+        "no-live-node"
+        | "kind-unhandled"
+        | "label-unmatched"
+        | "definition-conflict"
+        | "job-kept"
+        | "clock-was-ahead"
+        | "capacity-full" => "problem",
         "shutdown" | "replaced" | "deleted" => "cancelled",
         code if code.starts_with("skipped-") => "skipped",
         code if code.starts_with("missed-") => "missed",
@@ -322,7 +343,12 @@ fn coming(next: &[NextRun], definition: Option<&Definition>, context: &Context) 
     let mut coming = Vec::new();
     for NextRun { scheduled_at, due_at } in next.iter().copied() {
         let mut notes: Vec<String> = match definition {
-            Some(one) => one.schedule().notes(before, scheduled_at).into_iter().map(|note| note.message).collect(),
+            Some(one) => one
+                .schedule()
+                .notes(before, scheduled_at)
+                .into_iter()
+                .map(|note| note.message)
+                .collect(),
             None => Vec::new(),
         };
         if due_at > scheduled_at {
@@ -353,7 +379,9 @@ fn places(state: &JobState, nodes: &[NodeInfo], is_gone: bool) -> (Vec<String>, 
     for node in nodes.iter().filter(|node| node.is_live && !is_gone) {
         let name = node.node.clone();
         match state.kind.is_empty() {
-            true if node.keeps(&state.name) => not.push(format!("{name}: its program keeps it without running it")),
+            true if node.keeps(&state.name) => {
+                not.push(format!("{name}: its program keeps it without running it"))
+            }
             true if node.may_declare(&state.name) => on.push(name),
             true => not.push(format!("{name}: it does not declare the job")),
             false if node.handles(&state.kind) => on.push(name),
@@ -377,7 +405,9 @@ mod tests {
 
     fn facts(state: Option<JobState>) -> Facts {
         Facts {
-            definition: state.as_ref().and_then(|state| Definition::parse(&state.name, &state.definition).ok()),
+            definition: state
+                .as_ref()
+                .and_then(|state| Definition::parse(&state.name, &state.definition).ok()),
             state,
             entries: Some(Vec::new()),
             next: Vec::new(),
@@ -391,7 +421,10 @@ mod tests {
         let mut job = JobState::empty("invoices");
         (job.kind, job.definition) = ("invoice".into(), "0 2 * * * Europe/Rome; delay 3m".into());
         job.data = br#"{"to":"acme"}"#.to_vec();
-        let next = NextRun { scheduled_at: at("2026-10-27T01:00:00Z"), due_at: at("2026-10-27T01:03:00Z") };
+        let next = NextRun {
+            scheduled_at: at("2026-10-27T01:00:00Z"),
+            due_at: at("2026-10-27T01:03:00Z"),
+        };
         (job.next, job.due_at) = (Some(next), Some(next.due_at));
         job
     }
@@ -419,7 +452,8 @@ mod tests {
     #[test]
     fn a_deleted_job_keeps_its_history() {
         let mut facts = facts(None);
-        let entry = HistoryEntry::new("invoices", 7, at("2026-10-25T00:00:00Z").into(), Outcome::Succeeded);
+        let entry =
+            HistoryEntry::new("invoices", 7, at("2026-10-25T00:00:00Z").into(), Outcome::Succeeded);
         facts.entries = Some(vec![entry]);
         let view = seen(facts, &Context::of_test());
         assert!(view.is_gone && view.states.is_empty());
@@ -432,16 +466,31 @@ mod tests {
             .with("waits_since", at("2026-10-26T02:00:00Z"))
             .remedy("wait for the end of the run");
         let answer = reason(&why, None, &Context::of_test());
-        assert_eq!((answer.look.word, &*answer.text), ("key wait", "It waits for its concurrency key."));
-        assert_eq!(answer.evidence, [("waits since".to_owned(), "Mon 26 Oct 03:00 CET".to_owned())]);
+        assert_eq!(
+            (answer.look.word, &*answer.text),
+            ("key wait", "It waits for its concurrency key.")
+        );
+        assert_eq!(
+            answer.evidence,
+            [("waits since".to_owned(), "Mon 26 Oct 03:00 CET".to_owned())]
+        );
         assert_eq!(answer.remedy, "Wait for the end of the run.");
     }
 
     #[test]
     fn every_answer_about_a_run_has_a_look() {
-        let plain = ["not-scheduled", "created-later", "changed-later", "no-history", "before-history", "no-entry",
-            "dropped-by-clock-change", "moved-by-clock-change"];
-        for code in WhyCode::ALL.iter().map(|code| code.word()).filter(|code| !plain.contains(code)) {
+        let plain = [
+            "not-scheduled",
+            "created-later",
+            "changed-later",
+            "no-history",
+            "before-history",
+            "no-entry",
+            "dropped-by-clock-change",
+            "moved-by-clock-change",
+        ];
+        for code in WhyCode::ALL.iter().map(|code| code.word()).filter(|code| !plain.contains(code))
+        {
             assert_ne!(look(look_of(code)).word, "other", "{code}");
         }
     }
@@ -452,7 +501,10 @@ mod tests {
         let context = Context { now: at("2026-03-28T12:00:00Z"), ..Context::of_test() };
         let next = [NextRun::from(at("2026-03-29T01:00:00Z"))];
         let coming = coming(&next, Some(&definition), &context);
-        assert_eq!((&*coming[0].moment.text, &*coming[0].utc), ("Sun 29 Mar 03:00 CEST", "Sun 29 Mar 01:00 UTC"));
+        assert_eq!(
+            (&*coming[0].moment.text, &*coming[0].utc),
+            ("Sun 29 Mar 03:00 CEST", "Sun 29 Mar 01:00 UTC")
+        );
         assert!(coming[0].notes[0].contains("02:30 does not exist"), "{coming:?}");
     }
 }

@@ -1,10 +1,6 @@
 //! *Jobs*: the list, by a filter that is wholly in the address.
 
-use super::{
-    Answer, Head, Linked, answer,
-    definition::described,
-    grouped,
-};
+use super::{Answer, Head, Linked, answer, definition::described, grouped};
 use crate::{
     ask::Ask,
     console::Shared,
@@ -16,11 +12,7 @@ use crate::{
     times::Moment,
     words::{Around, Word, words},
 };
-use allora_core::{
-    NodeInfo, Result, Schedules, Time,
-    backend::JobState,
-    stored::Filter,
-};
+use allora_core::{NodeInfo, Result, Schedules, Time, backend::JobState, stored::Filter};
 use askama::Template;
 use axum::extract::State;
 use std::{collections::HashSet, sync::Arc};
@@ -115,7 +107,10 @@ impl Asked {
         let state = match params.some("state") {
             Some(text) => Some(Word::from_text(text).ok_or_else(|| {
                 let all: Vec<&str> = Word::ALL.iter().map(|word| word.text()).collect();
-                Failure::bad_address(format!("There is no state {text:?}; use one of {}.", all.join(", ")))
+                Failure::bad_address(format!(
+                    "There is no state {text:?}; use one of {}.",
+                    all.join(", ")
+                ))
             })?),
             None => None,
         };
@@ -226,16 +221,21 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
     let count = match (&found.next, found.gave_up_at) {
         (_, Some(read)) => format!("{shown} among the next {} jobs by name.", grouped(read)),
         (Some(_), None) => format!("{shown} of more."),
-        (None, None) if asked.is_by_due && rows.len() == BY_DUE => format!("The first {shown} that are due."),
-        (None, None) => format!("{shown} in all{}.", if asked.after.is_empty() { "" } else { " from here" }),
+        (None, None) if asked.is_by_due && rows.len() == BY_DUE => {
+            format!("The first {shown} that are due.")
+        }
+        (None, None) => {
+            format!("{shown} in all{}.", if asked.after.is_empty() { "" } else { " from here" })
+        }
     };
     let nothing = match (rows.is_empty(), asked.is_filtered()) {
         (false, _) => String::new(),
         (true, true) => "No job matches this filter.".to_owned(),
-        (true, false) => "No job yet: add one in code, with `allora add`, or from a crontab.".to_owned(),
+        (true, false) => {
+            "No job yet: add one in code, with `allora add`, or from a crontab.".to_owned()
+        }
     };
-    let choice =
-        |word: Word| Choice { text: word.text(), is_chosen: asked.state == Some(word) };
+    let choice = |word: Word| Choice { text: word.text(), is_chosen: asked.state == Some(word) };
     View {
         states: Word::ALL.into_iter().map(choice).collect(),
         first: (!asked.after.is_empty()).then(|| asked.link(context, &[])),
@@ -306,11 +306,8 @@ mod tests {
 
     #[test]
     fn the_next_page_keeps_the_filter() {
-        let found = Found {
-            jobs: vec![job("a&b", "@daily")],
-            next: Some("a&b".into()),
-            gave_up_at: None,
-        };
+        let found =
+            Found { jobs: vec![job("a&b", "@daily")], next: Some("a&b".into()), gave_up_at: None };
         let view = view(asked("q=a&kind=invoice&after=a"), found, &Context::of_test());
         assert_eq!(view.more.as_deref(), Some("jobs?q=a&kind=invoice&after=a%26b"));
         assert_eq!(view.first.as_deref(), Some("jobs?q=a&kind=invoice"));

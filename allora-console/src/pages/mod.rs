@@ -28,8 +28,13 @@ fn answer(template: &impl Template) -> Answer {
 }
 
 /// The pages in the head, in their order, each with its path.
-const PAGES: [(&str, &str); 5] =
-    [("Now", ""), ("Jobs", "jobs"), ("Runs", "runs"), ("Nodes", "nodes"), ("Try a schedule", "schedule")];
+const PAGES: [(&str, &str); 5] = [
+    ("Now", ""),
+    ("Jobs", "jobs"),
+    ("Runs", "runs"),
+    ("Nodes", "nodes"),
+    ("Try a schedule", "schedule"),
+];
 
 /// The head of a page.
 #[derive(Clone, Debug)]

@@ -65,13 +65,15 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
 fn view(nodes: &[NodeInfo], health: Option<&Health>, context: &Context) -> View {
     let live: Vec<&NodeInfo> = nodes.iter().filter(|node| node.is_live).collect();
     let gone = nodes.iter().filter(|node| node.is_dead()).count();
-    let (runs, limit) = live.iter().fold((0, 0), |(runs, limit), node| {
-        (runs + node.running, limit + node.concurrency)
-    });
+    let (runs, limit) = live
+        .iter()
+        .fold((0, 0), |(runs, limit), node| (runs + node.running, limit + node.concurrency));
     let heading = match (live.len(), gone) {
         (0, _) => "No node is live".to_owned(),
         (live, 0) => format!("{}, {runs} of {limit} runs", counted(live, "live node")),
-        (live, gone) => format!("{}, {gone} gone, {runs} of {limit} runs", counted(live, "live node")),
+        (live, gone) => {
+            format!("{}, {gone} gone, {runs} of {limit} runs", counted(live, "live node"))
+        }
     };
     let mut notes = NodeInfo::disagreements(nodes);
     let versions = live.iter().map(|node| node.version.as_deref().unwrap_or("none"));
@@ -126,15 +128,22 @@ fn here(health: &Health, context: &Context) -> Here {
     };
     let capacity = &health.capacity;
     let fields = vec![
-        ("last reply of the store", health.store.last_reply.map_or_else(|| "none yet".into(), moment)),
+        (
+            "last reply of the store",
+            health.store.last_reply.map_or_else(|| "none yet".into(), moment),
+        ),
         ("notifications", health.notifications.word().to_owned()),
         ("clock", offset),
-        ("runs", format!("{} of {}, {} reserved", capacity.used, capacity.limit, capacity.reserved)),
+        (
+            "runs",
+            format!("{} of {}, {} reserved", capacity.used, capacity.limit, capacity.reserved),
+        ),
         ("jobs in code", format!("{}, {} paused", health.jobs, health.paused)),
     ];
     let conditions = health.conditions.iter().map(|active| {
         let since = context.moment(active.since);
-        let text = format!("{} since {}: {}", active.condition.code(), since.text, active.condition);
+        let text =
+            format!("{} since {}: {}", active.condition.code(), since.text, active.condition);
         (text, active.condition.remedy().to_owned())
     });
     Here { name: health.node.clone(), fields, conditions: conditions.collect() }

@@ -17,9 +17,7 @@ use crate::{
     words::Word,
 };
 use allora_core::{
-    ErrorKind, HistoryEntry, HistoryQuery, Result, Schedules, Time,
-    backend::JobState,
-    time::since,
+    ErrorKind, HistoryEntry, HistoryQuery, Result, Schedules, Time, backend::JobState, time::since,
 };
 use askama::Template;
 use axum::extract::State;
@@ -142,7 +140,10 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
     });
     let mut limits = Vec::new();
     if !overview.is_whole {
-        limits.push(format!("There are more jobs: these are facts about the first {}.", grouped(MOST)));
+        limits.push(format!(
+            "There are more jobs: these are facts about the first {}.",
+            grouped(MOST)
+        ));
     }
     if day.is_unknown {
         limits.push("This store keeps no history: the plot has no past.".to_owned());
@@ -251,7 +252,8 @@ mod tests {
         let mut running = job("sync.crm");
         running.due_at = None;
         let occurrence = at("2026-10-26T02:00:00Z").into();
-        let lease = Lease::new("web-1", 1, 9, occurrence, at("2026-10-26T02:20:00Z"), OnExpiry::Lost);
+        let lease =
+            Lease::new("web-1", 1, 9, occurrence, at("2026-10-26T02:20:00Z"), OnExpiry::Lost);
         running.leases.push(lease);
         let view = seen(vec![failing, running, job("report")]);
         assert_eq!(view.heading, "1 job needs you");

@@ -12,10 +12,7 @@ use crate::{
     look::{Look, look},
     times::{Moment, took},
 };
-use allora_core::{
-    HistoryEntry, HistoryQuery, Result, Schedules,
-    backend::HistoryCursor,
-};
+use allora_core::{HistoryEntry, HistoryQuery, Result, Schedules, backend::HistoryCursor};
 use askama::Template;
 use axum::extract::State;
 use std::sync::Arc;

@@ -5,17 +5,8 @@ use super::{
     entry::{Row, row},
     grouped,
 };
-use crate::{
-    ask::Ask,
-    console::Shared,
-    context::Context,
-    failure::Failure,
-    params::Params,
-};
-use allora_core::{
-    HistoryEntry, HistoryQuery, Result, Schedules,
-    backend::HistoryCursor,
-};
+use crate::{ask::Ask, console::Shared, context::Context, failure::Failure, params::Params};
+use allora_core::{HistoryEntry, HistoryQuery, Result, Schedules, backend::HistoryCursor};
 use askama::Template;
 use axum::extract::State;
 use std::sync::Arc;
@@ -58,8 +49,19 @@ struct Asked {
 
 /// The choices: those of which a person asks, then every outcome.
 const OUTCOMES: [&str; 13] = [
-    "failures", "all", "succeeded", "failed", "dead", "lost", "expired", "missed", "skipped",
-    "cancelled", "retried", "interrupted", "released",
+    "failures",
+    "all",
+    "succeeded",
+    "failed",
+    "dead",
+    "lost",
+    "expired",
+    "missed",
+    "skipped",
+    "cancelled",
+    "retried",
+    "interrupted",
+    "released",
 ];
 
 /// The rows on a page.
@@ -225,7 +227,8 @@ mod tests {
     #[test]
     fn older_entries_are_behind_a_link_that_keeps_the_filter() {
         let older = Some(HistoryCursor { fence: 7, name: "a&b".into() });
-        let found = Found { entries: vec![entry("a&b", Outcome::Lost)], older, gave_up_at: Some(5_000) };
+        let found =
+            Found { entries: vec![entry("a&b", Outcome::Lost)], older, gave_up_at: Some(5_000) };
         let view = view(asked("kind=mail"), found, &Context::of_test());
         assert_eq!(view.older.as_deref(), Some("runs?kind=mail&before=7&before_name=a%26b"));
         assert_eq!(view.count, "1 among 5,000 entries.");

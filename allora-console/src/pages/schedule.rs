@@ -125,7 +125,8 @@ fn view(asked: Asked, definition: Option<Result<Definition, String>>, context: &
         Some(Ok(definition)) => (Some(meaning(&asked, &definition, context)), String::new()),
         Some(Err(error)) => (None, error),
     };
-    let example = |text: &'static str| Example { text, link: context.link("schedule", &[("text", text)]) };
+    let example =
+        |text: &'static str| Example { text, link: context.link("schedule", &[("text", text)]) };
     View { asked, error, meaning, examples: EXAMPLES.into_iter().map(example).collect() }
 }
 
@@ -141,7 +142,10 @@ fn meaning(asked: &Asked, definition: &Definition, context: &Context) -> Meaning
             let is_late = explained.due > explained.nominal;
             Coming {
                 moment: context.moment(explained.nominal),
-                own: own.as_ref().map(|own| own.moment(explained.nominal, context.now).text).unwrap_or_default(),
+                own: own
+                    .as_ref()
+                    .map(|own| own.moment(explained.nominal, context.now).text)
+                    .unwrap_or_default(),
                 due: if is_late { context.moment(explained.due).text } else { String::new() },
                 notes: explained.reasons,
             }
@@ -182,7 +186,10 @@ mod tests {
         let meaning = view.meaning.unwrap();
         assert_eq!((meaning.times.len(), &*meaning.own_zone), (2, "Asia/Tokyo"));
         let first = &meaning.times[0];
-        assert_eq!((&*first.moment.text, &*first.own), ("Tue 27 Oct 01:00 CET", "Tue 27 Oct 09:00 JST"));
+        assert_eq!(
+            (&*first.moment.text, &*first.own),
+            ("Tue 27 Oct 01:00 CET", "Tue 27 Oct 09:00 JST")
+        );
         assert_eq!(first.due, "Tue 27 Oct 01:01:30 CET");
     }
 

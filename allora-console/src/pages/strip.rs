@@ -121,7 +121,10 @@ mod tests {
         let coming = [at("2026-10-27T00:00:00Z")];
         let strip = strip(&entries, &coming, &Context::of_test()).unwrap();
         let drawn: Vec<_> = strip.bars.iter().map(|bar| (bar.x, bar.height, bar.fill)).collect();
-        assert_eq!(drawn, [(1, 16, "f-ok"), (14, 26, "f-bad"), (27, 11, "f-ok"), (40, 16, "f-next")]);
+        assert_eq!(
+            drawn,
+            [(1, 16, "f-ok"), (14, 26, "f-bad"), (27, 11, "f-ok"), (40, 16, "f-next")]
+        );
         assert_eq!((strip.now, strip.width), (39, 52));
         assert_eq!(strip.bars[1].title, "Sat 3 Oct 02:00 CEST: failed, took 40.0 s");
         assert_eq!(strip.bars[1].link, "run?name=job&fence=2");

@@ -1,10 +1,6 @@
 //! The last and the next 24 hours of some jobs, and the starts of all of them, on one scale.
 
-use super::{
-    Linked,
-    entry::usual,
-    short,
-};
+use super::{Linked, entry::usual, short};
 use crate::{context::Context, look::look, times::took};
 use allora_core::{HistoryEntry, Time, backend::JobState, stored::Definition};
 use chrono::TimeDelta;
@@ -165,7 +161,9 @@ fn starts(entries: &[HistoryEntry], now: Time) -> Vec<Block> {
     let mut counts = vec![(0_i64, 0_i64); 96];
     let begin = begin(now);
     for entry in entries {
-        let Some(started_at) = entry.started_at.filter(|at| (begin..now).contains(at)) else { continue };
+        let Some(started_at) = entry.started_at.filter(|at| (begin..now).contains(at)) else {
+            continue;
+        };
         let quarter = (started_at - begin).num_seconds() / QUARTER.num_seconds();
         if let Some(count) = usize::try_from(quarter).ok().and_then(|i| counts.get_mut(i)) {
             match entry.outcome.is_failure() {

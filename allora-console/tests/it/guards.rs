@@ -26,7 +26,11 @@ fn the_closure_decides_by_the_head_of_the_request() {
         let router = Console::new(schedules).access(access).into_router();
         assert_eq!(get(&router, "/").await.status, 200);
         let refused = get(&router, "/nodes").await;
-        assert!(refused.status == 403 && refused.body.contains("You may not read"), "{}", refused.body);
+        assert!(
+            refused.status == 403 && refused.body.contains("You may not read"),
+            "{}",
+            refused.body
+        );
     });
 }
 
@@ -50,7 +54,11 @@ fn other_methods_and_addresses_are_refused_in_words() {
     with_store(&[], async |schedules| {
         let router = console(schedules);
         let posted = ask(&router, "POST", "/jobs").await;
-        assert!(posted.status == 405 && posted.body.contains("only shows pages"), "{}", posted.body);
+        assert!(
+            posted.status == 405 && posted.body.contains("only shows pages"),
+            "{}",
+            posted.body
+        );
         let lost = get(&router, "/jobs/acme").await;
         assert!(lost.status == 404 && lost.body.contains("No such page"), "{}", lost.body);
         for (path, says) in [
@@ -76,7 +84,9 @@ fn a_mounted_console_works_with_its_slash_and_leads_to_it() {
         for path in ["/ops/allora/", "/ops/allora/jobs", "/ops/allora/console.css"] {
             let answer = get(&router, path).await;
             assert_eq!(answer.status, 200, "{path}");
-            let leads = ["href=\"/", "src=\"/", "action=\"/"].into_iter().find(|bad| answer.body.contains(bad));
+            let leads = ["href=\"/", "src=\"/", "action=\"/"]
+                .into_iter()
+                .find(|bad| answer.body.contains(bad));
             assert_eq!(leads, None, "{path}: a link that is not relative");
         }
     });

@@ -5,6 +5,7 @@ mod pages;
 
 use allora::{
     Memory, Run, Scheduler, Schedules, StoredSchedule,
+    backend::HistoryLimits,
     runtime::{Runtime, Sim, SimNode},
 };
 use allora_console::{Access, Console};
@@ -43,10 +44,10 @@ async fn get(router: &Router, path: &str) -> Answer {
 /// A store with these schedules, of which a node has run the ones that were due within a minute.
 fn with_store(names: &[&str], test: impl AsyncFnOnce(Schedules)) {
     let sim = Sim::new(1);
-    let store = Memory::new();
+    let store = Memory::new().with_history(HistoryLimits::default());
     let node = sim.node();
     let scheduler = Scheduler::builder(store.clone())
-        .kind("report", async |run: Run, _: Vec<u8>| run.set_output("1,204 rows"))
+        .kind("report", async |run: Run| run.set_output("1,204 rows"))
         .runtime(node.clone())
         .build()
         .unwrap();

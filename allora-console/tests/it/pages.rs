@@ -53,7 +53,11 @@ fn a_question_about_a_time_is_answered_and_one_that_is_no_time_is_not_lost() {
         let answer = get(&router, "/job?name=report&at=1999-01-01+00%3A00").await;
         assert_eq!(answer.status, 200, "{}", answer.body);
         let answer = get(&router, "/job?name=report&at=half+past+two").await;
-        assert!(answer.status == 200 && answer.body.contains("value=\"half past two\""), "{}", answer.body);
+        assert!(
+            answer.status == 200 && answer.body.contains("value=\"half past two\""),
+            "{}",
+            answer.body
+        );
     });
 }
 
@@ -94,7 +98,11 @@ fn a_job_that_never_was_is_a_page_in_words() {
         let router = console(schedules);
         for path in ["/job?name=nobody", "/run?name=nobody&fence=7", "/run?name=nobody&fence=x"] {
             let answer = get(&router, path).await;
-            assert!(answer.status == 404 && answer.body.contains("nobody"), "{path}: {}", answer.body);
+            assert!(
+                answer.status == 404 && answer.body.contains("nobody"),
+                "{path}: {}",
+                answer.body
+            );
         }
     });
 }
