@@ -1,4 +1,4 @@
-//! Who reads a page, and what that person may see.
+//! The reader of a page, and the things that this reader may see.
 
 /// The reader of a page, from the closure of [`Console::access`](crate::Console::access).
 ///

@@ -1,8 +1,7 @@
 //! The reading of a request: its parameters, its zone, and its reader.
 
 use crate::{
-    access::Access, console::Shared, context::Context, failure::Failure, params::Params,
-    times::Zone,
+    access::Access, context::Context, failure::Failure, params::Params, shared::Shared, times::Zone,
 };
 use allora_core::Time;
 use axum::{extract::FromRequestParts, http::request::Parts};

@@ -1,12 +1,9 @@
 //! The console: its settings, and the router that they make.
 
-use crate::{access::Access, assets, failure::Failure, headers, pages};
+use crate::{access::Access, assets, failure::Failure, headers, pages, shared::Shared};
 use allora_core::{Handle, Schedules};
 use axum::{Router, http::request::Parts, middleware, routing::get};
 use std::{fmt, sync::Arc};
-
-/// The closure that decides who reads.
-type Decide = Arc<dyn Fn(&Parts) -> Option<Access> + Send + Sync>;
 
 /// The pages of a store, to be mounted in a service or served by a program.
 ///
@@ -14,15 +11,6 @@ type Decide = Arc<dyn Fn(&Parts) -> Option<Access> + Send + Sync>;
 #[derive(Clone)]
 pub struct Console {
     shared: Shared,
-}
-
-/// The values that all pages read.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) schedules: Schedules,
-    pub(crate) handle: Option<Handle>,
-    pub(crate) access: Option<Decide>,
-    pub(crate) title: String,
 }
 
 impl Console {

@@ -1,4 +1,4 @@
-//! What every view needs besides its facts: the time, the zone, and the links that keep it.
+//! The values that every view needs besides its facts: the time, the zone, and links that keep it.
 
 use crate::{
     links::link,

@@ -1,6 +1,6 @@
 //! The guards around every page: who may read it, and what a browser may do with it.
 
-use crate::{console::Shared, failure::Failure};
+use crate::{failure::Failure, shared::Shared};
 use axum::{
     extract::{OriginalUri, Request, State},
     http::{HeaderName, HeaderValue, StatusCode, header},

@@ -48,6 +48,7 @@ mod look;
 mod overview;
 mod pages;
 mod params;
+mod shared;
 mod times;
 mod words;
 

@@ -5,7 +5,7 @@
 //! else changes.
 
 use crate::{
-    console::Shared,
+    shared::Shared,
     words::{Around, Word, words},
 };
 use allora_core::{

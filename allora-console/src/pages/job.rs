@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{
     ask::Ask,
-    console::Shared,
     context::Context,
     failure::Failure,
     look::{Look, look},
     overview::waiting_for_keys,
+    shared::Shared,
     times::Moment,
     words::{Around, words},
 };
@@ -82,7 +82,7 @@ struct View {
 struct Question {
     at: String,
     zone: String,
-    /// What is wrong with the time that was asked for, or how it was read.
+    /// The reason why the time that was asked for cannot be read, or a note about its reading.
     note: String,
 }
 

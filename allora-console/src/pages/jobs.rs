@@ -3,12 +3,12 @@
 use super::{Answer, Head, Linked, answer, definition::described, grouped};
 use crate::{
     ask::Ask,
-    console::Shared,
     context::Context,
     failure::Failure,
     look::{Look, look},
     overview::waiting_for_keys,
     params::Params,
+    shared::Shared,
     times::Moment,
     words::{Around, Word, words},
 };

@@ -15,7 +15,7 @@ mod need;
 mod strip;
 mod timeline;
 
-use crate::{ask::Ask, console::Shared, context::Context, failure::Failure};
+use crate::{ask::Ask, context::Context, failure::Failure, shared::Shared};
 use askama::Template;
 use axum::response::Html;
 

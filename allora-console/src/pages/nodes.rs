@@ -3,9 +3,9 @@
 use super::{Answer, Head, answer, counted};
 use crate::{
     ask::Ask,
-    console::Shared,
     context::Context,
     look::{Look, look},
+    shared::Shared,
     times::Moment,
 };
 use allora_core::{Health, NodeInfo};

@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{
     ask::Ask,
-    console::Shared,
     context::Context,
     look::{Look, look},
     overview::{MOST, Overview},
+    shared::Shared,
     times::{Moment, span, took},
     words::Word,
 };
@@ -43,7 +43,7 @@ struct View {
     running: Vec<Running>,
     /// The store has no job.
     is_empty: bool,
-    /// What the page does not show, and why; empty if it shows all.
+    /// The things that the page does not show, each with the reason.
     limits: Vec<String>,
 }
 

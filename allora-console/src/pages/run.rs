@@ -6,10 +6,10 @@ use super::{
 };
 use crate::{
     ask::Ask,
-    console::Shared,
     context::Context,
     failure::Failure,
     look::{Look, look},
+    shared::Shared,
     times::{Moment, took},
 };
 use allora_core::{HistoryEntry, HistoryQuery, Result, Schedules, backend::HistoryCursor};

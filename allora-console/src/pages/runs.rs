@@ -5,7 +5,7 @@ use super::{
     entry::{Row, row},
     grouped,
 };
-use crate::{ask::Ask, console::Shared, context::Context, failure::Failure, params::Params};
+use crate::{ask::Ask, context::Context, failure::Failure, params::Params, shared::Shared};
 use allora_core::{HistoryEntry, HistoryQuery, Result, Schedules, backend::HistoryCursor};
 use askama::Template;
 use axum::extract::State;
@@ -100,7 +100,8 @@ impl Asked {
             None => None,
             Some(fence) => {
                 let fence = fence.parse().map_err(|_| {
-                    Failure::bad_address(format!("The page begins before {fence:?}, which is no fence; begin at the newest run."))
+                    let text = format!("There is no run {fence:?}; begin at the newest one.");
+                    Failure::bad_address(text)
                 })?;
                 Some(HistoryCursor { fence, name: params.exact("before_name").to_owned() })
             }

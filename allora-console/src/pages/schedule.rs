@@ -3,10 +3,10 @@
 use super::{Answer, Head, answer};
 use crate::{
     ask::Ask,
-    console::Shared,
     context::Context,
     failure::Failure,
     params::Params,
+    shared::Shared,
     times::{Moment, Zone},
 };
 use allora_core::{AnySchedule, Schedule, check_name, stored::Definition};
