@@ -86,9 +86,7 @@ impl Zone {
     /// A sentence that says what to write instead.
     pub(crate) fn read(&self, text: &str) -> Result<(Time, Option<&'static str>), String> {
         let wrong = || {
-            format!(
-                "{text:?} is no time; write it as 2026-10-25 02:00, or with a zone as 2026-10-25T01:00:00Z"
-            )
+            format!("{text:?} is no time; write it as 2026-10-25 02:00, or as 2026-10-25T01:00:00Z")
         };
         let (instant, note) = match text.parse::<Timestamp>() {
             Ok(instant) => (instant, None),
@@ -98,7 +96,7 @@ impl Zone {
                 let note = match ambiguous.offset() {
                     AmbiguousOffset::Unambiguous { .. } => None,
                     AmbiguousOffset::Gap { .. } => Some(
-                        "the clocks skipped this time; the answer is about the time that they showed instead",
+                        "the clocks skipped this time; the answer is about the one they showed instead",
                     ),
                     AmbiguousOffset::Fold { .. } => {
                         Some("the clocks showed this time twice; the answer is about the first")
@@ -111,9 +109,16 @@ impl Zone {
         Ok((at, note))
     }
 
-    /// A time in the form that [`read`](Self::read) takes, for the field of a form.
+    /// A time in the form that [`read`](Self::read) takes, for the field of a form. Of a time that the
+    /// clocks show twice, the text would mean the first: the second is written as an instant.
     pub(crate) fn written(&self, at: Time) -> String {
-        self.local(at).strftime("%Y-%m-%d %H:%M:%S").to_string()
+        let local = self.local(at);
+        match self.rules.to_ambiguous_zoned(local.datetime()).compatible() {
+            Ok(again) if again.timestamp() == local.timestamp() => {
+                local.strftime("%Y-%m-%d %H:%M:%S%.f").to_string()
+            }
+            _ => at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true),
+        }
     }
 
     fn local(&self, at: Time) -> Zoned {
@@ -206,8 +211,15 @@ mod tests {
         assert_eq!(skipped, at("2026-03-29T01:30:00Z"));
         assert!(note.unwrap().contains("skipped"));
         assert!(rome().read("half past two").unwrap_err().contains("write it as"));
-        let typed = rome().written(at("2026-10-26T01:00:30Z"));
-        assert_eq!(read(&typed).0, at("2026-10-26T01:00:30Z"));
+    }
+
+    #[test]
+    fn a_written_time_is_read_as_the_same_one() {
+        let both = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"];
+        for text in ["2026-10-26T01:00:30Z", "2026-10-26T01:00:30.250Z"].iter().chain(&both) {
+            let written = rome().written(at(text));
+            assert_eq!(rome().read(&written).unwrap().0, at(text), "{written}");
+        }
     }
 
     #[test]
