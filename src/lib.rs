@@ -65,8 +65,8 @@ pub use allora_redis as redis;
 pub use allora_redis_quorum as redis_quorum;
 /// Stores in SQL databases: SQLite, PostgreSQL, MySQL and MariaDB.
 ///
-/// What takes a pool or a transaction of sqlx is in the crate `allora-sql` itself, whose version follows
-/// that of sqlx.
+/// For a pool or a transaction of sqlx, name the crate `allora-sql` itself. Its version follows that of
+/// sqlx.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub mod sql {
     pub use allora_sql::{Param, RawStatement, Sql, SqlBuilder, System, Tls, Url, Version};

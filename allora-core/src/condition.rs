@@ -5,13 +5,16 @@
 
 use crate::time::Time;
 use chrono::SecondsFormat;
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 use tracing::Level;
 
 mod evidence;
 
 pub(crate) use evidence::one_line;
 pub use evidence::{Evidence, FailingPart, KeyHolder, StorePart};
+
+/// The time for which an occurrence is due, and could run, before it is overdue.
+pub(crate) const OVERDUE: Duration = Duration::from_secs(60);
 
 /// A condition that a node sees now: a line of [`Health`](crate::Health).
 #[derive(Clone, Debug, PartialEq)]

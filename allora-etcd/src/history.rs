@@ -37,11 +37,8 @@ impl HistoryStore for Etcd {
         self.store.history_page(query).await
     }
 
-    async fn trim_history(&self, names: &[&str], kept: HistoryTrim) -> Result {
-        for name in names {
-            self.store.trim(name, kept).await?;
-        }
-        Ok(())
+    async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result {
+        self.store.trim(name, kept).await
     }
 }
 

@@ -24,9 +24,8 @@ impl HistoryStore for Memory {
         Ok(entries.take(query.limit).cloned().collect())
     }
 
-    async fn trim_history(&self, names: &[&str], kept: HistoryTrim) -> Result {
-        let mut index = self.index();
-        names.iter().for_each(|name| index.trim_history(name, kept));
+    async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result {
+        self.index().trim_history(name, kept);
         Ok(())
     }
 }

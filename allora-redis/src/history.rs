@@ -16,7 +16,6 @@ use allora_core::{
 use async_trait::async_trait;
 use futures::future::try_join_all;
 use redis::FromRedisValue;
-use std::collections::BTreeMap;
 
 /// The largest number of entries that one call reads.
 const PAGE: usize = 500;
@@ -42,33 +41,23 @@ impl HistoryStore for Redis {
         Ok(all)
     }
 
-    async fn trim_history(&self, names: &[&str], kept: HistoryTrim) -> Result {
+    async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result {
         let store = &self.store;
-        let mut shards: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
-        for name in names {
-            shards.entry(store.keys.shard_of(name)).or_default().push(name);
+        let keys = store.keys.shard(store.keys.shard_of(name));
+        let (rest, failures) = (keys.history_of(name), keys.failures_of(name));
+        let all = [keys.history(), keys.history_entries(), rest, failures];
+        let mut call = Call::new(&store.scripts.trim_history, &all);
+        for kept in [kept.rest, kept.failures] {
+            call.arg(kept.entries).arg(kept.from);
         }
-        let trimmed = shards.into_iter().map(|(shard, names)| async move {
-            let keys = store.keys.shard(shard);
-            let all = [keys.history(), keys.history_entries()];
-            let mut call = Call::new(&store.scripts.trim_history, &all);
-            call.arg(keys.history_of("")).arg(keys.failures_of(""));
-            for kept in [kept.rest, kept.failures] {
-                call.arg(kept.entries).arg(kept.from);
+        loop {
+            let reply = store.connection.call(&call).await;
+            let reply = reply.map_err(|cause| store.failed(PRUNE, cause))?;
+            let left = u64::from_redis_value(reply.value);
+            if left.map_err(|_| store.unexpected_response(PRUNE))? == 0 {
+                return Ok(());
             }
-            for name in names {
-                call.arg(name);
-            }
-            loop {
-                let reply = store.connection.call(&call).await;
-                let reply = reply.map_err(|cause| store.failed(PRUNE, cause))?;
-                let left = u64::from_redis_value(reply.value);
-                if left.map_err(|_| store.unexpected_response(PRUNE))? == 0 {
-                    return Ok::<_, allora_core::Error>(());
-                }
-            }
-        });
-        try_join_all(trimmed).await.map(drop)
+        }
     }
 }
 

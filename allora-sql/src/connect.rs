@@ -75,8 +75,8 @@ impl SqlBuilder {
 
     /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
     /// failures, and of its other entries; 0 keeps no history. Default: none. With a history, a batch
-    /// of completions is a transaction of two statements; on PostgreSQL, one statement writes the
-    /// entries, too.
+    /// of completions is a transaction of two statements. On PostgreSQL it stays one statement, which
+    /// also writes the entries.
     ///
     /// ```
     /// use allora::backend::HistoryLimits;

@@ -31,11 +31,9 @@ impl HistoryStore for Sql {
         Ok(rows.into_iter().filter_map(history_entry).collect())
     }
 
-    async fn trim_history(&self, names: &[&str], kept: HistoryTrim) -> Result {
-        for name in names {
-            for is_failure in [false, true] {
-                self.client.trim(name, is_failure, kept).await?;
-            }
+    async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result {
+        for is_failure in [false, true] {
+            self.client.trim(name, is_failure, kept).await?;
         }
         Ok(())
     }

@@ -100,9 +100,9 @@ impl Sql {
         Ok((write_of(name, version, before.as_ref(), &after), notify))
     }
 
-    /// The statement that creates a stored schedule, for a transaction of a driver other than `sqlx`:
-    /// what [`add_in`](crate::SqlxTransaction::add_in) does on a connection of `sqlx`. On PostgreSQL only: on the other
-    /// databases a later statement needs the id that an earlier one has given.
+    /// The statement that creates a stored schedule, for a transaction of a driver other than `sqlx`. On a
+    /// connection of `sqlx`, use [`add_in`](crate::SqlxTransaction::add_in). On PostgreSQL only, because
+    /// on the other databases a later statement needs the id that an earlier one has given.
     ///
     /// Run the statement in the transaction. If it returns a row, run the statements of
     /// [`then`](RawStatement::then): they notify the nodes with the commit. If it returns no row, the

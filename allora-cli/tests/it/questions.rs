@@ -165,6 +165,7 @@ fn a_trigger_is_waited_for_and_gives_its_exit_status() {
     let site = Site::new("ALLORA_NAME=rare\n0 0 1 1 * echo said; test -e DIR/well || exit 7\n")
         .with(&["--heartbeat", "1s"]);
     let daemon = site.start();
+    patiently("it is registered", || allora(&site, &["show", "jobs:rare"]).code == 0);
     let trigger = |id: &str| allora(&site, &["trigger", "jobs:rare", "--wait", "--id", id]);
     let failed = trigger("one");
     assert_eq!((failed.code, failed.out.as_str()), (7, "one\nsaid\n"), "{failed:?}");

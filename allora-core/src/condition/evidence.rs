@@ -1,7 +1,7 @@
 //! The evidence of a condition, as values that can be shown without knowing the condition.
 
 use super::written;
-use crate::time::Time;
+use crate::{backend::Lease, record::job_of, time::Time};
 use std::{fmt, sync::Arc};
 
 /// A value of [`Condition::evidence`](super::Condition::evidence).
@@ -144,4 +144,11 @@ pub struct KeyHolder {
     pub node: String,
     /// The time since which it holds the key.
     pub since: Time,
+}
+
+impl KeyHolder {
+    /// The holder of this lease of a key.
+    pub(crate) fn of(lease: &Lease) -> Self {
+        Self { job: job_of(lease).to_owned(), node: lease.node.clone(), since: lease.started_at }
+    }
 }

@@ -9,7 +9,6 @@ use crate::{
     backend::{ClaimKey, Claimed, JobState, Lease},
     condition::{Condition, KeyHolder},
     event::Event,
-    record::job_of,
     time::{Time, saturating_add},
 };
 use std::{mem, sync::Arc, time::Duration};
@@ -194,11 +193,7 @@ impl SlotKey {
             self.is_busy_for(now, 5 * READ_AGAIN);
             return KeyEffect::ReadAt(saturating_add(now, READ_AGAIN));
         }
-        let holders = live().map(|lease| KeyHolder {
-            job: job_of(lease).to_owned(),
-            node: lease.node.clone(),
-            since: lease.started_at,
-        });
+        let holders = live().map(KeyHolder::of);
         let (job, key, limit) = (claim.job.clone(), claim.key.clone(), claim.limit);
         let wait = Condition::KeyBusy { job, key, limit, since, holders: holders.collect() };
         if self.wait.as_ref() != Some(&wait) {

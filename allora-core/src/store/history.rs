@@ -7,7 +7,7 @@
 
 use crate::{
     backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim},
-    error::Result,
+    error::{ErrorKind, Result},
     time::{Time, saturating_add},
 };
 use async_trait::async_trait;
@@ -19,10 +19,8 @@ use std::{
 /// The number of old entries that one request reads.
 const PAGE: usize = 500;
 
-/// The number of jobs that one request trims.
-const JOBS: usize = 32;
-
-/// The most jobs whose entries are counted. With more, the counts begin anew.
+/// The most jobs whose entries are counted. When there are more, all are counted from zero again, and
+/// their histories may grow until the age removes entries.
 const MOST_COUNTED: usize = 1 << 18;
 
 /// The part of a limit that may be appended before it is enforced again.
@@ -48,9 +46,9 @@ pub trait HistoryStore: Send + Sync {
     /// A page of the history, the highest cursor first. An entry that cannot be read is left out.
     async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>>;
 
-    /// Removes from the history of each of these jobs what is not kept. Jobs without entries change
-    /// nothing.
-    async fn trim_history(&self, names: &[&str], kept: HistoryTrim) -> Result;
+    /// Removes from the history of one job the entries that are not kept. A dropped call may have removed
+    /// a part: of a long history it removes some at a time, so that the next call finds fewer.
+    async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result;
 }
 
 /// The limits of a history, and the progress of its pruning.
@@ -129,17 +127,15 @@ impl HistoryPruning {
         }
     }
 
-    /// Some jobs that may be beyond their limits.
-    fn due(&self) -> Vec<String> {
-        locked(&self.appended).due.iter().take(JOBS).cloned().collect()
+    /// The jobs that may be beyond their limits.
+    fn due(&self) -> BTreeSet<String> {
+        locked(&self.appended).due.clone()
     }
 
-    fn trimmed(&self, names: &[&str]) {
+    fn trimmed(&self, name: &str) {
         let mut appended = locked(&self.appended);
-        for name in names {
-            appended.due.remove(*name);
-            appended.of_jobs.remove(*name);
-        }
+        appended.due.remove(name);
+        appended.of_jobs.remove(name);
     }
 
     /// The place at which the pass over old entries begins or goes on; `None` if it is not due.
@@ -159,31 +155,33 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what is beyond the limits. A call that is dropped leaves the rest to the next one.
+/// Removes what is beyond the limits, job by job: a call that is dropped leaves the rest to the next one,
+/// which does not begin anew. A job whose entries the store rejects does not keep the others.
 pub(super) async fn prune(history: &dyn HistoryStore, now: Time) -> Result {
     let pruning = history.pruning();
     if !locked(&pruning.appended).any {
         return Ok(());
     }
     let kept = pruning.limits.at(now);
-    loop {
-        let due = pruning.due();
-        if due.is_empty() {
-            break;
+    let mut rejected = Ok(());
+    for name in pruning.due() {
+        match history.trim_history(&name, kept).await {
+            Ok(()) => pruning.trimmed(&name),
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            Err(error) => rejected = Err(error),
         }
-        let names: Vec<&str> = due.iter().map(String::as_str).collect();
-        history.trim_history(&names, kept).await?;
-        pruning.trimmed(&names);
     }
     while let Some(below) = pruning.place(&kept, now) {
         let page = history.history_entries(HistoryQuery::new(PAGE).before(&below)).await?;
         let is_old = |entry: &&HistoryEntry| entry.fence < kept.of(entry.outcome.is_failure()).from;
         let names: BTreeSet<&str> = page.iter().filter(is_old).map(|entry| &*entry.name).collect();
-        let names: Vec<&str> = names.into_iter().collect();
-        for names in names.chunks(JOBS) {
-            history.trim_history(names, kept).await?;
+        for name in names {
+            match history.trim_history(name, kept).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+                trimmed => rejected = rejected.and(trimmed),
+            }
         }
         locked(&pruning.pass).below = page.last().map(HistoryEntry::cursor);
     }
-    Ok(())
+    rejected
 }

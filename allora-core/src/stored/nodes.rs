@@ -3,19 +3,15 @@
 use super::Schedules;
 use crate::{
     backend::DueQuery,
-    condition::Condition,
+    condition::{Condition, OVERDUE},
     error::Result,
     registry::{Fleet, NodeInfo, read_nodes},
     time::Time,
 };
-use chrono::TimeDelta;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The largest number of due schedules of unhandled kinds that are read.
 const LIMIT: usize = 100;
-
-/// The time for which a schedule is due until its kind is reported.
-const DUE: TimeDelta = TimeDelta::minutes(1);
 
 impl Schedules {
     /// The nodes that live, and those that died during the last day, ordered by id, from their
@@ -48,7 +44,7 @@ impl Schedules {
         if kinds.is_empty() {
             return Ok(Vec::new());
         }
-        let until = self.recent_store_time().await? - DUE;
+        let until = self.recent_store_time().await? - OVERDUE;
         let query = DueQuery::new(&kinds, until, LIMIT);
         let due = self.within("find_due", queries.find_due(query, self.now())).await?;
         let mut unhandled: BTreeMap<String, (Arc<str>, Time, usize)> = BTreeMap::new();

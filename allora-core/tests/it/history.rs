@@ -3,17 +3,20 @@
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, HistoryLimits, HistoryQuery, Operation, Reply,
-        TimeSource,
+        Action, Batch, Claim, Completion, Cursor, HistoryEntry, HistoryLimits, HistoryQuery,
+        HistoryTrim, Operation, Reply, TimeSource,
     },
     record::Record,
-    store::{Commit, HistoryStore, Load, Outcome, RecordStore, Snapshot},
+    store::{Commit, HistoryPruning, HistoryStore, Load, Outcome, RecordStore, Snapshot},
     time::from_millis,
 };
 use allora_memory::Memory;
 use async_trait::async_trait;
 use futures::executor::block_on;
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
 
 fn at(seconds: i64) -> Time {
     from_millis(1_893_456_000_000 + seconds * 1_000).unwrap()
@@ -115,23 +118,62 @@ fn everything_that_is_too_old_is_removed_in_one_pass() {
     assert_eq!(entries(&store), 1);
 }
 
-/// A store whose tombstones cannot be removed.
+/// A store whose tombstones cannot be removed, and the entries of some jobs only now and then.
 #[derive(Debug)]
-struct Stuck(Memory);
+struct Stuck {
+    store: Memory,
+    /// The job whose entries are never removed.
+    rejected: &'static str,
+    /// The number of jobs that are trimmed before the store is silent.
+    answers: AtomicUsize,
+}
+
+impl Stuck {
+    fn around(store: &Memory) -> Self {
+        Self { store: store.clone(), rejected: "", answers: AtomicUsize::new(usize::MAX) }
+    }
+
+    fn prune(&self, seconds: i64) -> ErrorKind {
+        let pruned = block_on(Backend::prune(self, TimeSource::Fixed(at(seconds))));
+        pruned.unwrap_err().kind()
+    }
+}
+
+#[async_trait]
+impl HistoryStore for Stuck {
+    fn pruning(&self) -> &HistoryPruning {
+        self.store.pruning()
+    }
+
+    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        self.store.history_entries(query).await
+    }
+
+    async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result {
+        if self.answers.fetch_sub(1, Relaxed) == 0 {
+            self.answers.store(0, Relaxed);
+            return Err(Error::new(ErrorKind::Unavailable, "it does not answer in time"));
+        }
+        if name == self.rejected {
+            return Err(Error::new(ErrorKind::Other, "its entries are damaged"));
+        }
+        self.store.trim_history(name, kept).await
+    }
+}
 
 #[async_trait]
 impl RecordStore for Stuck {
     type Version = <Memory as RecordStore>::Version;
 
     async fn load(&self, load: Load<'_>) -> Result<Snapshot<Self::Version>> {
-        self.0.load(load).await
+        self.store.load(load).await
     }
 
     async fn commit(
         &self,
         commit: Commit<'_, Self::Version>,
     ) -> Result<Vec<Result<Outcome<Self::Version>>>> {
-        self.0.commit(commit).await
+        self.store.commit(commit).await
     }
 
     async fn scan(
@@ -140,11 +182,11 @@ impl RecordStore for Stuck {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(String, Result<Record, String>)>> {
-        self.0.scan(prefix, after, limit).await
+        self.store.scan(prefix, after, limit).await
     }
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
-        self.0.history_store()
+        Some(self)
     }
 
     async fn prune(&self, _: Time) -> Result {
@@ -156,7 +198,37 @@ impl RecordStore for Stuck {
 fn tombstones_that_cannot_be_removed_keep_no_history() {
     let store = Memory::new().with_history(20);
     run(&store, 0..100);
-    let pruned = block_on(Backend::prune(&Stuck(store.clone()), TimeSource::Fixed(at(100))));
-    assert_eq!(pruned.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(Stuck::around(&store).prune(100), ErrorKind::Unavailable);
     assert_eq!(entries(&store), 20);
+}
+
+/// Forty jobs with 30 entries each, of which 20 are kept.
+fn forty_jobs() -> Memory {
+    let store = Memory::new().with_history(20);
+    for job in 0..40 {
+        run_job(&store, &format!("job {job:02}"), 0..30);
+    }
+    store
+}
+
+#[test]
+fn a_store_that_is_silent_after_each_third_job_trims_all_of_them_in_the_end() {
+    let store = forty_jobs();
+    let slow = Stuck::around(&store);
+    for call in 1..=13 {
+        slow.answers.store(3, Relaxed);
+        slow.prune(30);
+        assert_eq!(entries(&store), 40 * 30 - call * 3 * 10);
+    }
+    slow.answers.store(3, Relaxed);
+    slow.prune(30);
+    assert_eq!(entries(&store), 40 * 20);
+}
+
+#[test]
+fn a_job_whose_entries_cannot_be_removed_keeps_those_of_no_other() {
+    let store = forty_jobs();
+    let broken = Stuck { rejected: "job 00", ..Stuck::around(&store) };
+    broken.prune(30);
+    assert_eq!(entries(&store), 39 * 20 + 30);
 }

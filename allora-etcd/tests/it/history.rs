@@ -150,7 +150,7 @@ fn a_claim_writes_nothing_to_the_history_and_a_completion_two_keys() {
         run(&store, 0, "job").await;
         let (puts, sent) = (members.puts(0), members.transactions(0));
         run(&store, 1, "job").await;
-        // The claim writes the record; the completion, too, with the entry and the key by job.
+        // The claim puts the record. The completion puts the record, the entry and its key by job.
         assert_eq!(members.puts(0) - puts, 1 + 3);
         // The registration reads, claim and completion write.
         assert_eq!(members.transactions(0) - sent, 1 + 1 + 1);

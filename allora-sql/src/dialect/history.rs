@@ -30,6 +30,13 @@ impl Parts<'_> {
         self.text.push_str(&text.replace("{h}", &format!("{}_history", self.dialect.prefix)));
     }
 
+    /// The rest of the condition that an entry is of this job, a failure or not, and below this fence.
+    fn old(&mut self, name: &str, is_failure: bool, below: i64) {
+        self.bind("", Value::bytes(name));
+        self.bind(" AND is_failure = ", Value::int(is_failure.into()));
+        self.bind(" AND fence < ", Value::int(below));
+    }
+
     /// The end of a page.
     fn page(&mut self, query: HistoryQuery<'_>) {
         if let Some(before) = query.before {
@@ -109,17 +116,10 @@ impl Dialect {
         most: u64,
     ) -> Statement {
         let mut parts = self.of_history("DELETE FROM {h} WHERE name = ");
-        let mut text = "";
-        for _ in 0..2 {
-            parts.bind(text, Value::bytes(name));
-            parts.bind(" AND is_failure = ", Value::int(is_failure.into()));
-            parts.bind(" AND fence < ", Value::int(below));
-            if text.is_empty() {
-                // By a derived table, without which MySQL has neither the limit nor the same table.
-                parts.add(" AND fence IN (SELECT fence FROM (SELECT fence FROM {h} WHERE name = ");
-                text = " ";
-            }
-        }
+        parts.old(name, is_failure, below);
+        // By a derived table, without which MySQL has neither the limit nor the same table.
+        parts.add(" AND fence IN (SELECT fence FROM (SELECT fence FROM {h} WHERE name = ");
+        parts.old(name, is_failure, below);
         parts.bind(" ORDER BY fence LIMIT ", Value::int(most.cast_signed()));
         parts.text.push_str(") r)");
         Statement::new(parts.text, parts.args, b"")

@@ -174,7 +174,7 @@ pub(crate) trait Flavour: Send + Sync {
         end: End,
         completions: &[SimpleCompletion],
     ) -> SingleStatement;
-    /// True if a single statement of completions can write the entries of their runs, too.
+    /// True if the single statement that completes runs also writes their entries.
     fn writes_entries(&self) -> bool {
         false
     }

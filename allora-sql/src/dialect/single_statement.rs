@@ -245,8 +245,8 @@ impl SimpleClaim {
     }
 }
 
-/// The column of this name of the claim of a state's head as it is, by the query of a
-/// [context](Dialect::claim_context): [`due_claim`](allora_core::record::due_claim) as a row.
+/// The value of a column of [`SimpleClaim::COLUMNS`] where a query claims the head of a state `s`, within a
+/// [context](Dialect::claim_context): the claim that [`due_claim`](allora_core::record::due_claim) computes.
 pub(super) fn of_head(column: &str) -> String {
     let value = match column {
         "by_claim" | "not_after" => return format!("c.{column}"),

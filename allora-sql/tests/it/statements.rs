@@ -318,7 +318,7 @@ fn pruning_reads_only_parts_of_the_indexes() {
             crate::measurements::fill_history(place, 50_000).await;
             let history = sql.history_store().unwrap();
             let kept = HistoryLimits::from(40).at(from_millis(0).unwrap());
-            history.trim_history(&["job 7"], kept).await.unwrap();
+            history.trim_history("job 7", kept).await.unwrap();
             let (job, last) = (job_7(db), LAST.take());
             let page = HistoryQuery::new(100).name("job 7");
             let left = sql.history().unwrap().entries(page).await.unwrap();

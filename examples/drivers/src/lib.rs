@@ -4,13 +4,9 @@
 //! invoice with the completion of its run in another, both with its own driver.
 
 use allora::{
-    BoxError, SchedulerBuilder, Schedules, StoredSchedule, Time,
-    backend::JobState,
-    sql::{
-        Sql,
-        sqlx::{self, Connection, PgConnection},
-    },
+    BoxError, SchedulerBuilder, Schedules, StoredSchedule, Time, backend::JobState, sql::Sql,
 };
+use allora_sql::sqlx::{self, Connection, PgConnection};
 use std::{env, time::Duration};
 
 /// The prefix of the tables of these examples.

@@ -7,7 +7,7 @@
 use super::active::Active;
 use crate::{
     backend::{JobState, Outcome},
-    condition::Code,
+    condition::{Code, OVERDUE},
     health::{JobStatus, Place},
     job::Placement,
     planner::PlannedJob,
@@ -18,11 +18,7 @@ use allora_schedule::stable_hash;
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
-
-/// The time for which an occurrence is due without a lease before it is a problem.
-pub(in crate::scheduler) const OVERDUE: Duration = Duration::from_secs(60);
 
 /// The number of parts of the jobs, each under a lock of its own.
 const SHARDS: usize = 32;

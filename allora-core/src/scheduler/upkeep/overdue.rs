@@ -5,12 +5,11 @@
 
 use crate::{
     backend::{DueQuery, JobState, Operation, Reply, TimeSource},
-    condition::{Code, Condition, StorePart},
+    condition::{Code, Condition, OVERDUE, StorePart},
     error::Result,
     job::{Overlap, Placement},
     scheduler::{
         node::Node,
-        status::board::OVERDUE,
         store_request::{send, within},
     },
     stored::Routed,
@@ -98,7 +97,7 @@ async fn stored(node: &Node, now: Time) -> Result<Vec<(Arc<str>, Time)>> {
     if kinds.is_empty() {
         return Ok(Vec::new());
     }
-    let until = now - chrono::TimeDelta::from_std(OVERDUE).unwrap_or_default();
+    let until = now - OVERDUE;
     let query = DueQuery::new(&kinds, until, READS).node(&node.id);
     let time = TimeSource::Store { fallback: node.runtime.wall() };
     let due = within(node, "find_due", queries.find_due(query, time)).await?.found;

@@ -5,10 +5,10 @@
 use super::{ahead::Ahead, overdue::Overdue};
 use crate::{
     backend::{DueQuery, TimeSource},
-    condition::{Code, Condition},
+    condition::{Code, Condition, OVERDUE},
     error::Result,
     event::Event,
-    scheduler::{monotonic::later, node::Node, status::board::OVERDUE, store_request::within},
+    scheduler::{monotonic::later, node::Node, store_request::within},
     time::Time,
 };
 use futures::future::{Either, select};
@@ -109,7 +109,7 @@ impl Watcher {
             return Ok(Unhandled::default());
         }
         let now = node.now(&node.shared());
-        let until = now - chrono::TimeDelta::from_std(OVERDUE).unwrap_or_default();
+        let until = now - OVERDUE;
         let query = DueQuery::new(&kinds, until, LIMIT).node(&node.id);
         let time = TimeSource::Store { fallback: node.runtime.wall() };
         let due = within(node, "find_due", queries.find_due(query, time)).await?;

@@ -119,7 +119,7 @@ codes! {
     MissedChange "missed-change";
     /// It was not claimed in time, and the catch-up policy left it out.
     MissedCatchUp "missed-catch-up";
-    /// It came due behind a run that was active until later ones were due, too.
+    /// The run before it stayed active until later occurrences had come due as well.
     MissedBehindRun "missed-behind-run";
     /// It was later than the window allows.
     MissedWindow "missed-window";

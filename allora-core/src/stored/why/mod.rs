@@ -14,8 +14,8 @@ pub use code::WhyCode;
 use super::Schedules;
 use crate::{
     condition::{KeyHolder, written},
-    error::Result,
-    time::Time,
+    error::{Error, Result},
+    time::{Time, from_millis},
 };
 use facts::Facts;
 use std::fmt;
@@ -160,11 +160,16 @@ impl Schedules {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there is no job of this name and the history has none; `Unavailable`.
+    /// `NotFound` if neither the store nor its history knows the job; `Invalid` for a time outside of the
+    /// years 1970 to 9999; `Unavailable`.
     ///
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn why(&self, name: &str, at: Option<Time>) -> Result<Why> {
+        if let Some(at) = at.filter(|at| from_millis(at.timestamp_millis()).is_none()) {
+            let wrong = format!("the time {at} is outside of the years 1970 to 9999");
+            return Err(Error::invalid(wrong).op("why"));
+        }
         Ok(explain(&Facts::read(self, name, at).await?, at))
     }
 }

@@ -93,7 +93,7 @@ impl Times<'_> {
         let text = format!("{} has not come yet", shown(self.at));
         let mut why = Why::new(WhyCode::InFuture, text).with("now", self.facts.now);
         let now = of_now(self.facts);
-        // What would keep it from running when it comes.
+        // The present obstacles, unless they end before it comes.
         let is_in_the_way = !matches!(
             now.code,
             WhyCode::Running | WhyCode::Scheduled | WhyCode::Due | WhyCode::WaitsForRun

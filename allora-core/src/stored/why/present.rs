@@ -3,16 +3,12 @@
 use super::{Facts, Why, WhyCode, counted, shown};
 use crate::{
     backend::{JobState, Lease, OnExpiry, Outcome, Sharing},
-    condition::{KeyHolder, one_line},
-    record::{MAX_LEASES, job_of},
+    condition::{KeyHolder, OVERDUE, one_line},
+    record::MAX_LEASES,
     registry::NodeInfo,
     stored::ahead_until,
     time::Time,
 };
-use chrono::TimeDelta;
-
-/// The time for which an occurrence is due, without a claim, until it is overdue.
-const OVERDUE: TimeDelta = TimeDelta::minutes(1);
 
 pub(super) fn of_now(facts: &Facts) -> Why {
     if facts.is_gone {
@@ -313,7 +309,8 @@ fn retry_waits(state: &JobState, due: Time) -> Why {
 fn key_busy(facts: &Facts, due: Time) -> Option<Why> {
     let fact = facts.key.as_ref()?;
     let record = fact.record.as_ref()?;
-    let holders = live_holders(record, facts.now);
+    let live = record.leases.iter().filter(|lease| lease.until > facts.now);
+    let holders: Vec<KeyHolder> = live.map(KeyHolder::of).collect();
     if holders.len() < fact.key.limit as usize {
         return None;
     }
@@ -332,17 +329,6 @@ fn key_busy(facts: &Facts, due: Time) -> Option<Why> {
         format!("wait, end the run of a holder with `allora cancel {job}`, or set a larger limit");
     let why = Why::new(WhyCode::KeyBusy, text).with("key", key).with("limit", fact.key.limit);
     Some(why.with("due_at", due).with("holders", holders).remedy(remedy))
-}
-
-/// The holders of a concurrency key.
-fn live_holders(record: &JobState, now: Time) -> Vec<KeyHolder> {
-    let live = record.leases.iter().filter(|lease| lease.until > now);
-    let holder = |lease: &Lease| KeyHolder {
-        job: job_of(lease).to_owned(),
-        node: lease.node.clone(),
-        since: lease.started_at,
-    };
-    live.map(holder).collect()
 }
 
 /// The active run whose end the offered occurrence waits for.

@@ -41,7 +41,7 @@ impl Times<'_> {
             let state = &self.facts.state;
             let anchor = state.next.map(|next| next.scheduled_at).or(state.last_started)?;
             let is_in_phase = (at - anchor).num_milliseconds().rem_euclid(period) == 0;
-            let before = at - TimeDelta::milliseconds(period);
+            let before = earlier(at, TimeDelta::milliseconds(period));
             return Some(is_in_phase && schedule.excluded(before, at).is_none());
         }
         Some(schedule.next_at(at - TICK) == Some(at))
@@ -51,7 +51,7 @@ impl Times<'_> {
     pub(super) fn excluded(&self) -> Option<String> {
         let schedule = self.schedule()?;
         let before = period(schedule).map_or(TICK, TimeDelta::milliseconds);
-        let notes = schedule.notes(self.at - before, self.at);
+        let notes = schedule.notes(earlier(self.at, before), self.at);
         let mut excluded = notes.into_iter().filter(|note| note.reason == NoteReason::Excluded);
         excluded.next().map(|note| note.message)
     }
@@ -77,6 +77,11 @@ impl Times<'_> {
         let note = notes.into_iter().find(|note| note.reason == NoteReason::Moved)?;
         Some(Why::new(WhyCode::MovedByClockChange, note.message).with("change", note.at))
     }
+}
+
+/// `at - by`; 1970 if that is out of range.
+fn earlier(at: Time, by: TimeDelta) -> Time {
+    at.checked_sub_signed(by).unwrap_or(Time::UNIX_EPOCH)
 }
 
 /// The period of a schedule that counts from one occurrence to the next, in milliseconds.

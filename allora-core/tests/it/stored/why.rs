@@ -3,12 +3,13 @@
 use super::{add, schedules};
 use crate::support::{Lab, Member, at, ms, secs};
 use allora_core::{
-    CatchUp, ErrorKind, Overlap, ProgramReport, Retry, Schedules, StoredSchedule, at as once,
+    CatchUp, ErrorKind, Overlap, ProgramReport, Retry, Schedules, StoredSchedule, Time, at as once,
     backend::{Action, HistoryLimits, Replan},
     every,
     runtime::Sim,
     schedule::Calendar,
     stored::{Gap, Why, WhyCode},
+    time::end_of_time,
 };
 use allora_memory::Memory;
 use chrono::TimeDelta;
@@ -440,4 +441,17 @@ fn few_entries_of_a_long_history_are_read() {
     lab.until(4_000.0);
     assert_eq!(then(&lab, "job", 5.0, "and succeeded"), ["succeeded"]);
     assert_eq!(then(&lab, "job", 3_999.0, "and succeeded"), ["succeeded"]);
+}
+
+#[test]
+fn a_time_outside_of_the_calendar_is_refused_and_its_ends_are_answered() {
+    let lab = Lab::new(1);
+    add(&lab, StoredSchedule::new("every", "t", "@every 870000h"));
+    let ask = |at| lab.sim.block_on(schedules(&lab).why("every", Some(at)));
+    for wrong in [Time::MIN_UTC, Time::MAX_UTC] {
+        assert_eq!(ask(wrong).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    for right in [Time::UNIX_EPOCH, end_of_time()] {
+        ask(right).unwrap();
+    }
 }

@@ -7,9 +7,10 @@
 
 use allora::{
     BoxError, Run, Scheduler, StoredSchedule,
-    sql::{Param, RawStatement, Sql, sqlx::PgPool},
+    sql::{Param, RawStatement, Sql},
 };
 use allora_example_drivers::{PREFIX, check, database, newcomer, run_until_invoiced};
+use allora_sql::{SqlxPool, sqlx::PgPool};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ConnectionTrait, DatabaseConnection, DatabaseTransaction,
     DbBackend, DbErr, SqlxPostgresConnector, Statement, TransactionTrait, Value,
