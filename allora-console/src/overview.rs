@@ -28,9 +28,8 @@ pub(crate) struct Overview {
     /// The number of jobs, and whether these are all.
     pub(crate) jobs: usize,
     pub(crate) is_whole: bool,
-    /// The jobs by their first state, of states in which nothing is wrong only their number.
+    /// The jobs by their states; a job is in each state that holds.
     pub(crate) by_word: BTreeMap<Word, Vec<JobState>>,
-    pub(crate) counts: BTreeMap<Word, usize>,
     /// The job that is due next.
     pub(crate) next: Option<(String, Time)>,
     pub(crate) nodes: Vec<NodeInfo>,
@@ -39,17 +38,6 @@ pub(crate) struct Overview {
     /// The conditions that the node of this process sees.
     pub(crate) conditions: Vec<ActiveCondition>,
 }
-
-/// The states whose jobs are kept whole.
-const KEPT: [Word; 7] = [
-    Word::Unreadable,
-    Word::Overdue,
-    Word::Dead,
-    Word::Failing,
-    Word::Orphaned,
-    Word::Running,
-    Word::Paused,
-];
 
 impl Overview {
     pub(crate) async fn read(shared: &Shared, now: Time) -> Result<Self> {
@@ -77,16 +65,13 @@ impl Overview {
             };
             let words = words(&state, around, now);
             self.jobs += 1;
-            for word in &words {
-                *self.counts.entry(*word).or_default() += 1;
-            }
             if words.contains(&Word::Waiting)
                 && let Some(due_at) = state.due_at
                 && self.next.as_ref().is_none_or(|(_, next)| due_at < *next)
             {
                 self.next = Some((state.name.clone(), due_at));
             }
-            for word in words.into_iter().filter(|word| KEPT.contains(word)) {
+            for word in words {
                 self.by_word.entry(word).or_default().push(state.clone());
             }
         }
@@ -98,9 +83,14 @@ impl Overview {
         self.by_word.get(&word).map_or(&[], Vec::as_slice)
     }
 
+    /// All jobs, those that need a person first; one in several states is there several times.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &JobState> {
+        self.by_word.values().flatten()
+    }
+
     /// The number of jobs in this state.
     pub(crate) fn count(&self, word: Word) -> usize {
-        self.counts.get(&word).copied().unwrap_or(0)
+        self.of(word).len()
     }
 }
 
@@ -161,7 +151,7 @@ mod tests {
         let overview = Overview::of_test(jobs, now);
         assert_eq!((overview.jobs, overview.count(Word::Waiting)), (4, 3));
         assert_eq!(overview.of(Word::Overdue)[0].name, "c");
-        assert_eq!((overview.of(Word::Failing).len(), overview.of(Word::Waiting).len()), (1, 0));
+        assert_eq!((overview.count(Word::Failing), overview.each().count()), (1, 5));
         assert_eq!(overview.next, Some(("d".into(), at("2026-10-26T03:00:00Z"))));
     }
 }

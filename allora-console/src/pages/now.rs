@@ -21,7 +21,11 @@ use allora_core::{
 };
 use askama::Template;
 use axum::extract::State;
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 #[derive(Debug, Template)]
 #[template(path = "now.html")]
@@ -154,7 +158,7 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
         next,
         needs,
         counts: counts(overview, context),
-        timeline: timeline(&day.entries, day.is_whole || day.is_unknown, &lanes, context),
+        timeline: timeline(&day.entries, day.is_whole || day.is_unknown, overview, &lanes, context),
         running,
         is_empty: overview.jobs == 0,
         limits,
@@ -184,22 +188,22 @@ fn counts(overview: &Overview, context: &Context) -> Vec<Count> {
     all.map(count).collect()
 }
 
-/// The jobs that have a lane: those that need somebody, those that run, and those that took longest.
+/// The jobs that have a lane: those that need somebody, those that run, then those that ran longest in
+/// the last day.
 fn lanes<'a>(overview: &'a Overview, day: &Day) -> Vec<&'a JobState> {
-    let words = [Word::Overdue, Word::Dead, Word::Failing, Word::Running];
-    let mut lanes: Vec<&JobState> = Vec::new();
-    for job in words.iter().flat_map(|word| overview.of(*word)) {
-        if !lanes.iter().any(|lane| lane.name == job.name) {
-            lanes.push(job);
-        }
+    let mut spent: HashMap<&str, Duration> = HashMap::new();
+    for entry in &day.entries {
+        *spent.entry(&entry.name).or_default() += entry.duration().unwrap_or_default();
     }
-    let longest = |job: &JobState| {
-        let own = day.entries.iter().filter(|entry| entry.name == job.name);
-        own.filter_map(HistoryEntry::duration).max()
-    };
-    lanes.truncate(LANES);
-    lanes.sort_by_key(|job| std::cmp::Reverse(longest(job)));
-    lanes
+    let words = [Word::Overdue, Word::Dead, Word::Failing, Word::Running];
+    let mut first: Vec<&JobState> = words.iter().flat_map(|word| overview.of(*word)).collect();
+    let mut longest: Vec<&JobState> = overview.each().collect();
+    longest.retain(|job| spent.contains_key(&*job.name));
+    longest.sort_by_key(|job| std::cmp::Reverse(spent.get(&*job.name)));
+    // Trouble alone must not fill the plot: a broken kind would be forty lanes of the same.
+    first.truncate(LANES - LANES / 3);
+    let mut seen = HashSet::new();
+    first.into_iter().chain(longest).filter(|job| seen.insert(&job.name)).take(LANES).collect()
 }
 
 fn running(overview: &Overview, day: &Day, context: &Context) -> Vec<Running> {
