@@ -83,7 +83,7 @@ struct Day {
 }
 
 /// The most entries that are read, and how many at once.
-const ENTRIES: usize = 1_500;
+const ENTRIES: usize = 3_000;
 const PAGE: usize = 500;
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
