@@ -4,7 +4,11 @@
   const every = 5000;
   const state = document.getElementById('live');
   let timer = 0, held = false, busy = false, since = null;
-  const say = (text) => { if (state.textContent !== text) state.textContent = text; };
+  const say = (text) => {
+    if (state.textContent === text) return;
+    state.textContent = text;
+    state.className = { live: 'ok', held: 'muted' }[text] || 'warn';
+  };
   // A part in which somebody types, reads a fold or selects text is left alone.
   const isInUse = (part) => {
     const selection = document.getSelection();
