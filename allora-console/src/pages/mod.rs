@@ -12,6 +12,7 @@ pub(crate) mod schedule;
 mod definition;
 mod entry;
 mod need;
+mod plots;
 mod strip;
 mod timeline;
 

@@ -5,6 +5,7 @@ use super::{
     entry::usual,
     grouped,
     need::{Need, needs},
+    plots::{Plot, plots},
     timeline::{LANES, Timeline, begin, timeline},
 };
 use crate::{
@@ -44,6 +45,8 @@ struct View {
     needs: Vec<Need>,
     counts: Vec<Count>,
     timeline: Timeline,
+    /// None without a history.
+    plots: Vec<Plot>,
     running: Vec<Running>,
     /// The store has no job.
     is_empty: bool,
@@ -158,6 +161,10 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
         next,
         needs,
         counts: counts(overview, context),
+        plots: match day.is_unknown {
+            true => Vec::new(),
+            false => plots(&day.entries, overview, context).into(),
+        },
         timeline: timeline(&day.entries, day.is_whole || day.is_unknown, overview, &lanes, context),
         running,
         is_empty: overview.jobs == 0,

@@ -68,7 +68,7 @@ const LANE: i64 = 25;
 const STARTS: i64 = 32;
 
 /// The time that is shown on each side of now.
-const SPAN: TimeDelta = TimeDelta::hours(24);
+pub(crate) const SPAN: TimeDelta = TimeDelta::hours(24);
 const QUARTER: TimeDelta = TimeDelta::minutes(15);
 
 /// The most jobs that have a lane.
