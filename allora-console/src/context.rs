@@ -5,6 +5,7 @@ use crate::{
     times::{Moment, Zone},
 };
 use allora_core::Time;
+use std::fmt::Write;
 
 /// The time and the zone of a page.
 #[derive(Clone, Debug)]
@@ -23,6 +24,23 @@ impl Context {
     /// A time as the page shows it.
     pub(crate) fn moment(&self, at: Time) -> Moment {
         self.zone.moment(at, self.now)
+    }
+
+    /// A sentence of the core, in which times are in UTC, with its times as the page shows them.
+    pub(crate) fn local_times(&self, sentence: &str) -> String {
+        let is_of_time = |c: char| c.is_ascii_digit() || "-:.TZ".contains(c);
+        let mut local = String::new();
+        let mut rest = sentence;
+        while let Some((head, after)) = rest.split_once('Z') {
+            let before = head.trim_end_matches(is_of_time);
+            local.push_str(before);
+            match format!("{}Z", &head[before.len()..]).parse() {
+                Ok(at) => local.push_str(&self.moment(at).text),
+                Err(_) => _ = write!(local, "{}Z", &head[before.len()..]),
+            }
+            rest = after;
+        }
+        local + rest
     }
 
     /// A link to another page, in the same zone.
@@ -76,6 +94,16 @@ mod tests {
         let context = Context { asked_zone: "Asia/Tokyo".into(), ..Context::of_test() };
         assert_eq!(context.job("a b"), "job?name=a%20b&zone=Asia%2FTokyo");
         assert_eq!(Context::of_test().run("a", 7), "run?name=a&fence=7");
+    }
+
+    #[test]
+    fn the_times_of_a_sentence_are_shown_in_the_zone_and_the_rest_is_kept() {
+        let local = |text| Context::of_test().local_times(text);
+        assert_eq!(
+            local("2026-10-25T00:00:00Z was missed: no node from 2026-10-24T23:58:01.5Z, ZZ 7Z on"),
+            "Sun 25 Oct 02:00 CEST was missed: no node from Sun 25 Oct 01:58:01 CEST, ZZ 7Z on"
+        );
+        assert_eq!((&*local("€Z"), &*local("")), ("€Z", ""));
     }
 
     #[test]

@@ -276,10 +276,10 @@ fn pause(state: &JobState, context: &Context) -> String {
 /// The answer of the core, with its times in the zone of the page.
 fn reason(why: &Why, at: Option<Time>, context: &Context) -> Reason {
     let code = why.code.word();
-    let text = match at {
-        // The sentence is about this time, which it has in UTC.
-        Some(at) => format!("{}: {}", context.moment(at).text, sentence(&why.sentence)),
-        None => sentence(&why.sentence),
+    let text = sentence(&context.local_times(&why.sentence));
+    let text = match at.map(|at| context.moment(at).text) {
+        Some(at) if !text.contains(&at) => format!("{at}: {text}"),
+        _ => text,
     };
     Reason {
         code,
@@ -291,7 +291,11 @@ fn reason(why: &Why, at: Option<Time>, context: &Context) -> Reason {
             .iter()
             .map(|(name, fact)| (name.replace('_', " "), shown(fact, context)))
             .collect(),
-        also: why.also.iter().map(|other| sentence(&other.to_string())).collect(),
+        also: why
+            .also
+            .iter()
+            .map(|other| sentence(&context.local_times(&other.to_string())))
+            .collect(),
     }
 }
 

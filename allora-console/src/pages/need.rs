@@ -42,18 +42,19 @@ const EVIDENCE: usize = 200;
 /// The cards, those of the greatest damage first.
 pub(crate) fn needs(overview: &Overview, context: &Context) -> Vec<Need> {
     let mut needs = Vec::new();
+    let told = |condition: &Condition| context.local_times(&condition.to_string());
     for active in overview.conditions.iter().filter(|one| one.condition.stops_jobs()) {
         let since = context.moment(active.since);
         needs.push(Need {
             evidence: format!("Since {}, {}.", since.text, since.distance),
             why: active.condition.job().map(|job| context.job(job)),
-            ..of_condition("problem", active.condition.to_string(), active.condition.remedy())
+            ..of_condition("problem", &told(&active.condition), active.condition.remedy())
         });
     }
     // The node of this process reports them, too, if there is one.
     let is_told = |code: &str| overview.conditions.iter().any(|one| one.condition.code() == code);
     for condition in overview.unhandled.iter().filter(|one| !is_told(one.code())) {
-        needs.push(of_condition("problem", condition.to_string(), condition.remedy()));
+        needs.push(of_condition("problem", &told(condition), condition.remedy()));
     }
     needs.extend(of_jobs(overview, context));
     needs.extend(of_nodes(&overview.nodes, context));
@@ -61,19 +62,19 @@ pub(crate) fn needs(overview: &Overview, context: &Context) -> Vec<Need> {
         // A job that waits for its key needs nobody.
         if active.condition.code() != "key-busy" {
             let remedy = active.condition.remedy();
-            needs.push(of_condition("warning", active.condition.to_string(), remedy));
+            needs.push(of_condition("warning", &told(&active.condition), remedy));
         }
     }
     needs
 }
 
-fn of_condition(word: &str, text: String, remedy: &str) -> Need {
+fn of_condition(word: &str, text: &str, remedy: &str) -> Need {
     Need {
         look: look(word),
         jobs: Vec::new(),
         count: 0,
         more: None,
-        text: sentence(&text),
+        text: sentence(text),
         evidence: String::new(),
         remedy: sentence(remedy),
         why: None,
@@ -215,7 +216,7 @@ fn of_nodes(nodes: &[NodeInfo], context: &Context) -> Vec<Need> {
         let remedy = "Start the program with the jobs, or `allora run`; if it runs, it does not reach \
                       the store.";
         let text = "No node is live on this store: nothing runs.";
-        needs.push(Need { why: link(), ..of_condition("problem", text.into(), remedy) });
+        needs.push(Need { why: link(), ..of_condition("problem", text, remedy) });
     }
     for node in nodes.iter().filter(|node| node.is_dead()) {
         let seen = context.moment(node.last_seen);
@@ -224,16 +225,19 @@ fn of_nodes(nodes: &[NodeInfo], context: &Context) -> Vec<Need> {
             node.node, seen.text, seen.distance
         );
         let remedy = "Look at the node, and at its connection to the store.";
-        needs.push(Need { why: link(), ..of_condition("gone", text, remedy) });
+        needs.push(Need { why: link(), ..of_condition("gone", &text, remedy) });
     }
     for node in nodes.iter().filter(|node| node.is_live) {
         for problem in &node.problems {
             let text = format!("Node {} reports: {problem}.", node.node);
-            needs.push(Need { why: link(), ..of_condition("warning", text, "") });
+            needs.push(Need {
+                why: link(),
+                ..of_condition("warning", &context.local_times(&text), "")
+            });
         }
     }
     for line in NodeInfo::disagreements(nodes) {
-        needs.push(Need { why: link(), ..of_condition("warning", line, "") });
+        needs.push(Need { why: link(), ..of_condition("warning", &line, "") });
     }
     needs
 }

@@ -111,7 +111,7 @@ fn row(node: &NodeInfo, context: &Context) -> Row {
         labels: node.labels.join(", "),
         needs: node.needed_labels.join(", "),
         jobs: node.jobs,
-        problems: node.problems.clone(),
+        problems: node.problems.iter().map(|one| context.local_times(one)).collect(),
     }
 }
 
@@ -142,8 +142,8 @@ fn here(health: &Health, context: &Context) -> Here {
     ];
     let conditions = health.conditions.iter().map(|active| {
         let since = context.moment(active.since);
-        let text =
-            format!("{} since {}: {}", active.condition.code(), since.text, active.condition);
+        let text = context.local_times(&active.condition.to_string());
+        let text = format!("{} since {}: {text}", active.condition.code(), since.text);
         (text, active.condition.remedy().to_owned())
     });
     Here { name: health.node.clone(), fields, conditions: conditions.collect() }
