@@ -294,7 +294,10 @@ fn reason(why: &Why, at: Option<Time>, context: &Context) -> Reason {
         also: why
             .also
             .iter()
-            .map(|other| sentence(&context.local_times(&other.to_string())))
+            .map(|other| {
+                let remedy = other.remedy.as_ref().map(|remedy| format!("; {remedy}"));
+                sentence(&(context.local_times(&other.sentence) + &remedy.unwrap_or_default()))
+            })
             .collect(),
     }
 }

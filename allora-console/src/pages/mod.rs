@@ -98,6 +98,13 @@ pub(crate) struct Linked {
     pub(crate) link: String,
 }
 
+/// A sentence in its pieces: what stands between backticks is code, which `prose.html` shows as such.
+pub(crate) fn pieces(sentence: &str) -> impl Iterator<Item = (bool, &str)> {
+    let is_even = sentence.matches('`').count() % 2 == 0;
+    let separator = if is_even { "`" } else { "\n" };
+    sentence.split(separator).enumerate().map(move |(i, piece)| (is_even && i % 2 == 1, piece))
+}
+
 /// A count with its noun.
 fn counted(count: usize, noun: &str) -> String {
     let digits = grouped(count);
@@ -135,6 +142,16 @@ mod tests {
         assert_eq!((&*counted(1, "job"), &*counted(0, "job")), ("1 job", "0 jobs"));
         assert_eq!((&*grouped(999), &*grouped(10_000)), ("999", "10,000"));
         assert_eq!(counted(1_234_567, "run"), "1,234,567 runs");
+    }
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        let all = |text| pieces(text).collect::<Vec<_>>();
+        assert_eq!(
+            all("use `allora gc` now"),
+            [(false, "use "), (true, "allora gc"), (false, " now")]
+        );
+        assert_eq!(all("it's `odd"), [(false, "it's `odd")]);
     }
 
     #[test]
