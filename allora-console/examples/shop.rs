@@ -169,7 +169,7 @@ async fn work(machine: &SimNode, run: &Run, least: Duration) -> Result<(), BoxEr
 }
 
 fn jobs() -> Vec<StoredSchedule> {
-    let job = StoredSchedule::new;
+    let job = |name: &str, kind: &str, schedule: &str| StoredSchedule::new(name, kind, schedule);
     let retry = Retry::up_to(3, 20 * SECOND);
     let mut jobs = vec![
         job("invoices", "invoice", "0 2 * * * Europe/Rome")
@@ -191,12 +191,12 @@ fn jobs() -> Vec<StoredSchedule> {
         job("<img src=x onerror=alert(1)>", "cleanup", "0 12 * * *"),
     ];
     for i in 1..=24 {
-        jobs.push(job(format!("backup/db-{i:02}"), "backup", "H 4 * * *").retry(retry).tag("db"));
+        jobs.push(job(&format!("backup/db-{i:02}"), "backup", "H 4 * * *").retry(retry).tag("db"));
     }
     let zones = ["Europe/Rome", "America/New_York", "Asia/Tokyo", "Australia/Lord_Howe"];
     for i in 0..180 {
         let (name, zone) = (format!("tenants/{}/report", tenant(i)), zones[i % zones.len()]);
-        let report = job(name, "report", format!("0 6 * * * {zone}")).jitter(30 * MINUTE);
+        let report = job(&name, "report", &format!("0 6 * * * {zone}")).jitter(30 * MINUTE);
         jobs.push(report.retry(retry).owner("analytics").tag("tenant"));
     }
     jobs

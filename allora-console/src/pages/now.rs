@@ -269,7 +269,7 @@ mod tests {
         let view = seen(vec![failing, running, job("report")]);
         assert_eq!(view.heading, "1 job needs you");
         assert_eq!(view.others, "2 others are fine. 1 runs now.");
-        let (name, moment) = view.next.unwrap();
+        let (name, moment) = view.next.as_ref().unwrap();
         assert_eq!((&*name.text, &*moment.distance), ("invoices", "in 48 s"));
         let [run] = &view.running[..] else { panic!("{view:?}") };
         assert_eq!((&*run.lasts, &*run.usually, run.attempt), ("12 min 7 s", "–", 1));

@@ -13,7 +13,7 @@ use crate::{
     times::{span, took},
     words::Word,
 };
-use allora_core::{HistoryEntry, NodeInfo, Time, time::since};
+use allora_core::{HistoryEntry, NodeInfo, Time};
 use chrono::TimeDelta;
 use std::time::Duration;
 
