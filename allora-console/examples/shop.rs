@@ -149,7 +149,7 @@ fn node(sim: &Sim, store: &Memory, id: &str, more: &[&str]) -> Result<(SimNode, 
     }
     let scheduler = builder.build()?;
     let handle = scheduler.handle();
-    machine.spawn(Box::pin(async { drop(scheduler.run().await) }));
+    machine.spawn(Box::pin(async { _ = scheduler.run().await }));
     Ok((machine, handle))
 }
 

@@ -68,7 +68,7 @@ fn with_store(names: &[&str], test: impl AsyncFnOnce(Schedules)) {
 }
 
 fn spawn(node: &SimNode, scheduler: Scheduler) {
-    node.spawn(Box::pin(async { drop(scheduler.run().await) }));
+    node.spawn(Box::pin(async { _ = scheduler.run().await }));
 }
 
 /// The console of this store for a reader who may see everything.
