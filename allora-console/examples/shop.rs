@@ -1,7 +1,8 @@
 //! The pages of a shop's console, as files to look at: `cargo run -p allora-console --example shop FOLDER`.
 //!
-//! A simulated weekend passes first, with all that a console is for: a night with 25 hours, an outage, a
-//! service that refuses, a node that is gone, jobs that nobody runs, a pause, and names that are hostile.
+//! A simulated weekend passes first, with all that a console is for: a night in which the clocks are set
+//! back, an outage, a service that refuses, a node that is gone, a kind that nobody handles, a pause, and a
+//! hostile name.
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
@@ -105,7 +106,7 @@ async fn get(router: &Router, path: &str) -> Result<String, BoxError> {
     Ok(String::from_utf8(to_bytes(body, 1 << 22).await?.to_vec())?)
 }
 
-/// Friday noon to the night from Sunday to Monday, when the clocks have just been set back.
+/// From Friday noon to Sunday afternoon, when the clocks have been set back.
 fn weekend(sim: &Sim, store: &Memory) -> Result<Handle, BoxError> {
     let machine = sim.node();
     let schedules = Schedules::on(store.clone(), machine.clone())?;
@@ -127,9 +128,9 @@ fn weekend(sim: &Sim, store: &Memory) -> Result<Handle, BoxError> {
     let (_, handle) = node(sim, store, "web-1", &[])?;
     let _ = (node(sim, store, "web-2", &[])?, node(sim, store, "web-3", &[])?);
     let (gone, _) = node(sim, store, "db-1", &["backup.main"])?;
-    sim.run_until(at("2026-10-26T01:24:00Z"));
+    sim.run_until(at("2026-10-25T13:24:00Z"));
     gone.crash();
-    sim.run_until(at("2026-10-26T02:12:07Z"));
+    sim.run_until(at("2026-10-25T14:12:07Z"));
     Ok(handle)
 }
 
@@ -158,7 +159,7 @@ async fn work(machine: &SimNode, run: &Run, least: Duration) -> Result<(), BoxEr
     let seed = run.name().bytes().chain(run.scheduled_at().timestamp().to_le_bytes());
     let seed = seed.fold(7_u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     machine.sleep_until(machine.now() + least + least * (seed % 60) / 100).await;
-    if run.name() == "invoices" && run.scheduled_at() >= at("2026-10-26T00:00:00Z") {
+    if run.name() == "invoices" && run.scheduled_at() >= at("2026-10-25T00:00:00Z") {
         return Err("connect: connection refused (10.1.2.3:443)".into());
     }
     if seed % 41 == 0 || run.name() == "reports/tax" {
@@ -174,17 +175,19 @@ fn jobs() -> Vec<StoredSchedule> {
     let mut jobs = vec![
         job("invoices", "invoice", "0 2 * * * Europe/Rome")
             .retry(Retry::up_to(5, 10 * SECOND))
-            .overlap(Overlap::Skip)
             .data_bytes(r#"{"to":"all customers","currency":"EUR"}"#)
             .owner("billing")
             .tag("money"),
-        job("sync.crm", "sync", "*/20 * * * * Europe/Rome").overlap(Overlap::Skip).owner("sales"),
+        job("sync.crm", "sync", "*/20 * * * * Europe/Rome")
+            .at_most_once()
+            .overlap(Overlap::Skip)
+            .owner("sales"),
         job("index.rebuild", "index", "0 6,18 * * *").catch_up(CatchUp::None).tag("search"),
         job("mail.digest", "mail", "30 7,13,19 * * * Europe/Rome").owner("marketing"),
-        job("cleanup.tmp", "cleanup", "@hourly").at_most_once(),
-        job("billing/export", "ledger", "0 3 * * * Europe/Rome").mutex("ledger").owner("billing"),
-        job("billing/close", "ledger", "5 3 * * * Europe/Rome").mutex("ledger").owner("billing"),
-        job("backup/db-main", "backup.main", "30 2 * * * Europe/Rome").window(6 * 60 * MINUTE),
+        job("cleanup.tmp", "cleanup", "@hourly"),
+        job("billing/export", "ledger", "0 15 * * * Europe/Rome").mutex("ledger").owner("billing"),
+        job("billing/close", "ledger", "5 15 * * * Europe/Rome").mutex("ledger").owner("billing"),
+        job("backup/db-main", "backup.main", "30 1,13 * * *").window(6 * 60 * MINUTE),
         job("thumbnails", "thumbnail", "*/30 * * * *").owner("catalogue"),
         job("reports/tax", "report", "0 1 * * * Europe/Rome").at_most_once().owner("billing"),
         job("reports/old", "report", "0 9 * * MON Europe/Rome"),

@@ -3,6 +3,7 @@
 use crate::{
     links::link,
     times::{Moment, Zone},
+    words::short_nodes,
 };
 use allora_core::Time;
 use std::fmt::Write;
@@ -26,7 +27,8 @@ impl Context {
         self.zone.moment(at, self.now)
     }
 
-    /// A sentence of the core, in which times are in UTC, with its times as the page shows them.
+    /// A sentence of the core, in which times are in UTC, with its times and nodes as the page shows
+    /// them.
     pub(crate) fn local_times(&self, sentence: &str) -> String {
         let is_of_time = |c: char| c.is_ascii_digit() || "-:.TZ".contains(c);
         let mut local = String::new();
@@ -40,7 +42,7 @@ impl Context {
             }
             rest = after;
         }
-        local + rest
+        short_nodes(&(local + rest))
     }
 
     /// A link to another page, in the same zone.

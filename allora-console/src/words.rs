@@ -69,6 +69,26 @@ impl Word {
     }
 }
 
+/// A text of the core with the ids of nodes cut to the part that tells them apart: their label, and four
+/// of the 32 digits behind it.
+pub(crate) fn short_nodes(text: &str) -> String {
+    const DIGITS: usize = 32;
+    const KEPT: usize = 4;
+    let mut short = String::new();
+    let mut rest = text;
+    while let Some((head, after)) = rest.split_once('-') {
+        short.push_str(head);
+        short.push('-');
+        let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
+        rest = after;
+        if digits == DIGITS {
+            short.push_str(&after[..KEPT]);
+            rest = &after[DIGITS..];
+        }
+    }
+    short + rest
+}
+
 /// Facts about a job that its own record does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Around {
@@ -151,6 +171,15 @@ mod tests {
         };
         let are = [Word::Dead, Word::Failing, Word::Running, Word::Paused];
         check(all, Around::default(), &are);
+    }
+
+    #[test]
+    fn ids_of_nodes_are_cut_and_nothing_else_is() {
+        let id = "web-1-2b63fc2d7f67803db48738fdd885dbbc";
+        assert_eq!(short_nodes(&format!("on {id}, a-b")), "on web-1-2b63, a-b");
+        for kept in ["web-1", "", "-", "key-2b63fc2d7f67803db48738fdd885dbbc0", "a-€"] {
+            assert_eq!(short_nodes(kept), kept);
+        }
     }
 
     #[test]

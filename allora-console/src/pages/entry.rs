@@ -5,6 +5,7 @@ use crate::{
     context::Context,
     look::{Look, look},
     times::{Moment, took},
+    words::short_nodes,
 };
 use allora_core::{HistoryEntry, backend::NotRunReason, time::since};
 use std::time::Duration;
@@ -47,7 +48,7 @@ pub(crate) fn row(entry: &HistoryEntry, context: &Context) -> Row {
         late: lateness(entry).map_or_else(dash, took),
         took: entry.duration().map_or_else(dash, took),
         attempt: if is_range { dash() } else { entry.attempt.to_string() },
-        node: if entry.node.is_empty() { dash() } else { entry.node.clone() },
+        node: if entry.node.is_empty() { dash() } else { short_nodes(&entry.node) },
         look: look(entry.outcome.word()),
         text: short(&text(entry, context), TEXT),
         is_followed: !is_range && !entry.is_final() && entry.ended_at.is_some(),

@@ -15,7 +15,7 @@ use crate::{
     overview::waiting_for_keys,
     shared::Shared,
     times::Moment,
-    words::{Around, words},
+    words::{Around, short_nodes, words},
 };
 use allora_core::{
     ErrorKind, HistoryEntry, HistoryQuery, NodeInfo, Result, Schedule, Time,
@@ -69,6 +69,7 @@ struct View {
     /// Why there is no row; empty if there is one.
     no_rows: String,
     coming: Vec<Coming>,
+    is_paused: bool,
     fields: Vec<Field>,
     data: String,
     letters: Vec<Letter>,
@@ -201,7 +202,10 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         is_key_busy: facts.is_key_busy,
     };
     let words = if is_gone { Vec::new() } else { words(&state, around, context.now) };
-    let times: Vec<Time> = facts.next.iter().map(|next| next.scheduled_at).collect();
+    let is_paused = state.paused.is_some();
+    let is_to_come = |next: &&NextRun| !is_paused && next.due_at > context.now;
+    let to_come: Vec<NextRun> = facts.next.iter().filter(is_to_come).copied().collect();
+    let times: Vec<Time> = to_come.iter().map(|next| next.scheduled_at).collect();
     let entries = facts.entries.as_deref().unwrap_or_default();
     let no_rows = match (&facts.entries, entries.is_empty()) {
         (None, _) => "This store keeps no history.",
@@ -224,7 +228,11 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         link: context.link("jobs", &[(what, value)]),
     };
     let some = |what: &str, value: &str| (!value.is_empty()).then(|| filter(what, value));
-    let next = state.next.filter(|_| state.paused.is_none());
+    // While a run is active, the record may still have its occurrence as the next one.
+    let next = match state.leases.is_empty() {
+        true => state.next.filter(|_| !is_paused),
+        false => to_come.first().copied(),
+    };
     let (runs_on, not_on) = places(&state, &facts.nodes, is_gone);
     View {
         name: name.to_owned(),
@@ -244,7 +252,8 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         rows: entries.iter().take(ROWS).map(|entry| row(entry, context)).collect(),
         older,
         no_rows: no_rows.to_owned(),
-        coming: coming(&facts.next, facts.definition.as_ref(), context),
+        coming: coming(&to_come, facts.definition.as_ref(), context),
+        is_paused,
         fields: facts.definition.as_ref().map(|one| fields(one.settings())).unwrap_or_default(),
         data: data(&state, context.sees_data),
         letters: state
@@ -330,13 +339,18 @@ fn look_of(code: &str) -> &str {
 /// A value of the evidence.
 fn shown(fact: &Fact, context: &Context) -> String {
     match fact {
-        Fact::Text(text) => text.clone(),
+        Fact::Text(text) => short_nodes(text),
         Fact::Number(number) => number.to_string(),
         Fact::Time(at) => context.moment(*at).text,
         Fact::Names(names) => names.join(", "),
         Fact::Holders(holders) => {
             let holder = holders.iter().map(|one| {
-                format!("{} on {} since {}", one.job, one.node, context.moment(one.since).text)
+                format!(
+                    "{} on {} since {}",
+                    one.job,
+                    short_nodes(&one.node),
+                    context.moment(one.since).text
+                )
             });
             holder.collect::<Vec<_>>().join(", ")
         }
@@ -384,7 +398,7 @@ fn data(state: &JobState, sees_data: bool) -> String {
 fn places(state: &JobState, nodes: &[NodeInfo], is_gone: bool) -> (Vec<String>, Vec<String>) {
     let (mut on, mut not) = (Vec::new(), Vec::new());
     for node in nodes.iter().filter(|node| node.is_live && !is_gone) {
-        let name = node.node.clone();
+        let name = short_nodes(&node.node);
         match state.kind.is_empty() {
             true if node.keeps(&state.name) => {
                 not.push(format!("{name}: its program keeps it without running it"))

@@ -78,7 +78,7 @@ struct Row {
 /// The jobs on a page.
 const ROWS: usize = 50;
 /// The jobs on a page by due time, which has no further page.
-const BY_DUE: usize = 200;
+const BY_DUE: usize = 100;
 /// The jobs that are read at once for a filter that the store does not have, and in all.
 const PAGE: usize = 500;
 const MOST: usize = 10_000;

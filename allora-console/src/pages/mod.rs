@@ -100,7 +100,7 @@ pub(crate) struct Linked {
 
 /// A sentence in its pieces: what stands between backticks is code, which `prose.html` shows as such.
 pub(crate) fn pieces(sentence: &str) -> impl Iterator<Item = (bool, &str)> {
-    let is_even = sentence.matches('`').count() % 2 == 0;
+    let is_even = sentence.matches('`').count().is_multiple_of(2);
     let separator = if is_even { "`" } else { "\n" };
     sentence.split(separator).enumerate().map(move |(i, piece)| (is_even && i % 2 == 1, piece))
 }
@@ -116,7 +116,7 @@ fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

@@ -7,9 +7,9 @@ use crate::{
     context::Context,
     look::{Look, look},
     overview::Overview,
-    words::Word,
+    words::{Word, short_nodes},
 };
-use allora_core::{Condition, Evidence, NodeInfo, backend::JobState};
+use allora_core::{Condition, Evidence, NodeInfo, Time, backend::JobState};
 use chrono::TimeDelta;
 
 /// One card.
@@ -26,8 +26,8 @@ pub(crate) struct Need {
     pub(crate) text: String,
     pub(crate) evidence: String,
     pub(crate) remedy: String,
-    /// The page that says why.
-    pub(crate) why: Option<String>,
+    /// The page that says more.
+    pub(crate) page: Option<Linked>,
 }
 
 /// The number of jobs that a shared card names.
@@ -44,28 +44,49 @@ pub(crate) fn needs(overview: &Overview, context: &Context) -> Vec<Need> {
     let mut needs = Vec::new();
     let told = |condition: &Condition| context.local_times(&condition.to_string());
     for active in overview.conditions.iter().filter(|one| one.condition.stops_jobs()) {
-        let since = context.moment(active.since);
-        needs.push(Need {
-            evidence: format!("Since {}, {}.", since.text, since.distance),
-            why: active.condition.job().map(|job| context.job(job)),
-            ..of_condition("problem", &told(&active.condition), active.condition.remedy())
-        });
+        needs.push(of_cause(&active.condition, Some(active.since), overview, context));
     }
     // The node of this process reports them, too, if there is one.
     let is_told = |code: &str| overview.conditions.iter().any(|one| one.condition.code() == code);
     for condition in overview.unhandled.iter().filter(|one| !is_told(one.code())) {
-        needs.push(of_condition("problem", &told(condition), condition.remedy()));
+        needs.push(of_cause(condition, None, overview, context));
     }
     needs.extend(of_jobs(overview, context));
     needs.extend(of_nodes(&overview.nodes, context));
     for active in overview.conditions.iter().filter(|one| !one.condition.stops_jobs()) {
-        // A job that waits for its key needs nobody.
-        if active.condition.code() != "key-busy" {
+        // A job that waits for its key needs nobody, and nodes that are gone have cards of their own.
+        if !["key-busy", "node-dead"].contains(&active.condition.code()) {
             let remedy = active.condition.remedy();
             needs.push(of_condition("warning", &told(&active.condition), remedy));
         }
     }
     needs
+}
+
+/// The card of a condition that stops jobs.
+fn of_cause(
+    condition: &Condition,
+    since: Option<Time>,
+    overview: &Overview,
+    context: &Context,
+) -> Need {
+    let text = context.local_times(&condition.to_string());
+    let since = since.map(|since| context.moment(since)).filter(|at| !text.contains(&at.text));
+    let kind = kind_of(condition);
+    let waits = |job: &&JobState| kind.as_ref() == Some(&job.kind);
+    let page = match (condition.job(), &kind) {
+        (Some(job), _) => Some(("Why?", context.job(job))),
+        (None, Some(kind)) => Some(("Jobs", context.link("jobs", &[("kind", kind)]))),
+        (None, None) => None,
+    };
+    Need {
+        evidence: since
+            .map(|at| format!("Since {}, {}.", at.text, at.distance))
+            .unwrap_or_default(),
+        count: overview.of(Word::Overdue).iter().filter(waits).count(),
+        page: page.map(|(text, link)| Linked { text: text.into(), link }),
+        ..of_condition("problem", &text, condition.remedy())
+    }
 }
 
 fn of_condition(word: &str, text: &str, remedy: &str) -> Need {
@@ -77,7 +98,7 @@ fn of_condition(word: &str, text: &str, remedy: &str) -> Need {
         text: sentence(text),
         evidence: String::new(),
         remedy: sentence(remedy),
-        why: None,
+        page: None,
     }
 }
 
@@ -116,7 +137,7 @@ fn of_jobs(overview: &Overview, context: &Context) -> Vec<Need> {
 /// The card of one job.
 fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
     let mut need = of_many(word, &[job], context);
-    need.why = Some(context.job(&job.name));
+    need.page = why(context.job(&job.name));
     match word {
         Word::Overdue => {
             if let Some(due_at) = job.due_at {
@@ -130,7 +151,7 @@ fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
                 let attempts = counted(letter.attempts as usize, "attempt");
                 need.text = format!("was given up for {} after {attempts}.", at.text);
                 need.evidence = short(&letter.error, EVIDENCE);
-                need.why = Some(context.why(&job.name, letter.occurrence.scheduled_at));
+                need.page = why(context.why(&job.name, letter.occurrence.scheduled_at));
             }
         }
         Word::Failing => {
@@ -153,6 +174,10 @@ fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
         _ => {}
     }
     need
+}
+
+fn why(link: String) -> Option<Linked> {
+    Some(Linked { text: "Why?".into(), link })
 }
 
 /// The card that jobs with the same trouble share.
@@ -197,7 +222,7 @@ fn of_many(word: Word, jobs: &[&JobState], context: &Context) -> Need {
         text,
         evidence: String::new(),
         remedy: remedy.to_owned(),
-        why: None,
+        page: None,
     }
 }
 
@@ -210,36 +235,51 @@ fn singular(word: Word, text: &str) -> String {
 
 /// The cards of nodes: those that are gone, and what they report or disagree about.
 fn of_nodes(nodes: &[NodeInfo], context: &Context) -> Vec<Need> {
-    let link = || Some(context.link("nodes", &[]));
+    let page = || Some(Linked { text: "Nodes".into(), link: context.link("nodes", &[]) });
     let mut needs = Vec::new();
     if !nodes.iter().any(|node| node.is_live) {
         let remedy = "Start the program with the jobs, or `allora run`; if it runs, it does not reach \
                       the store.";
         let text = "No node is live on this store: nothing runs.";
-        needs.push(Need { why: link(), ..of_condition("problem", text, remedy) });
+        needs.push(Need { page: page(), ..of_condition("problem", text, remedy) });
     }
-    for node in nodes.iter().filter(|node| node.is_dead()) {
-        let seen = context.moment(node.last_seen);
+    let mut gone: Vec<&NodeInfo> = nodes.iter().filter(|node| node.is_dead()).collect();
+    gone.retain(|node| !nodes.iter().any(|other| is_successor(other, node)));
+    gone.sort_by_key(|node| std::cmp::Reverse(node.last_seen));
+    if let [last, others @ ..] = &gone[..] {
+        let seen = context.moment(last.last_seen);
+        let others = match others {
+            [] => String::new(),
+            others => format!("; {} went earlier", counted(others.len(), "other node")),
+        };
         let text = format!(
-            "Node {} is gone: it was last seen at {}, {}.",
-            node.node, seen.text, seen.distance
+            "Node {} is gone: it was last seen at {}, {}{others}.",
+            short_nodes(&last.node),
+            seen.text,
+            seen.distance
         );
         let remedy = "Look at the node, and at its connection to the store.";
-        needs.push(Need { why: link(), ..of_condition("gone", &text, remedy) });
+        needs.push(Need { page: page(), ..of_condition("gone", &text, remedy) });
     }
     for node in nodes.iter().filter(|node| node.is_live) {
         for problem in &node.problems {
             let text = format!("Node {} reports: {problem}.", node.node);
             needs.push(Need {
-                why: link(),
+                page: page(),
                 ..of_condition("warning", &context.local_times(&text), "")
             });
         }
     }
     for line in NodeInfo::disagreements(nodes) {
-        needs.push(Need { why: link(), ..of_condition("warning", &line, "") });
+        needs.push(Need { page: page(), ..of_condition("warning", &line, "") });
     }
     needs
+}
+
+/// True if a live node has taken the place of one that is gone: it has the same label, and is newer.
+fn is_successor(live: &NodeInfo, gone: &NodeInfo) -> bool {
+    let label = |node: &NodeInfo| node.node.rsplit_once('-').map(|(label, _)| label.to_owned());
+    live.is_live && live.started_at > gone.started_at && label(live) == label(gone)
 }
 
 /// The kind that a condition about kinds is about.
@@ -292,8 +332,8 @@ mod tests {
         assert_eq!((card.look.word, &*card.jobs[0].text), ("dead", "invoices"));
         assert_eq!(card.text, "was given up for Mon 26 Oct 02:00 CET after 5 attempts.");
         assert_eq!(card.evidence, "connect: connection refused (10.1.2.3:443)");
-        let why = card.why.as_deref().unwrap();
-        assert_eq!(why, "job?name=invoices&at=2026-10-26T01%3A00%3A00Z");
+        let why = card.page.as_ref().unwrap();
+        assert_eq!(why.link, "job?name=invoices&at=2026-10-26T01%3A00%3A00Z");
     }
 
     #[test]

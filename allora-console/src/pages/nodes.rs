@@ -7,6 +7,7 @@ use crate::{
     look::{Look, look},
     shared::Shared,
     times::Moment,
+    words::short_nodes,
 };
 use allora_core::{Health, NodeInfo};
 use askama::Template;
@@ -33,6 +34,8 @@ struct View {
 #[derive(Clone, Debug)]
 struct Row {
     name: String,
+    /// The whole id.
+    id: String,
     look: Look,
     version: String,
     started: Moment,
@@ -101,7 +104,8 @@ fn row(node: &NodeInfo, context: &Context) -> Row {
     let kinds: Vec<String> = node.kinds.iter().map(ToString::to_string).collect();
     let rest = if node.is_complete { "" } else { " and more" };
     Row {
-        name: node.node.clone(),
+        name: short_nodes(&node.node),
+        id: node.node.clone(),
         look: look(word),
         version: node.version.clone().unwrap_or_else(|| "–".to_owned()),
         started: context.moment(node.started_at),
@@ -146,7 +150,7 @@ fn here(health: &Health, context: &Context) -> Here {
         let text = format!("{} since {}: {text}", active.condition.code(), since.text);
         (text, active.condition.remedy().to_owned())
     });
-    Here { name: health.node.clone(), fields, conditions: conditions.collect() }
+    Here { name: short_nodes(&health.node), fields, conditions: conditions.collect() }
 }
 
 #[cfg(test)]

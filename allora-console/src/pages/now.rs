@@ -15,7 +15,7 @@ use crate::{
     overview::{MOST, Overview},
     shared::Shared,
     times::{Moment, span, took},
-    words::Word,
+    words::{Word, short_nodes},
 };
 use allora_core::{
     ErrorKind, HistoryEntry, HistoryQuery, Result, Schedules, Time, backend::JobState, time::since,
@@ -224,7 +224,7 @@ fn running(overview: &Overview, day: &Day, context: &Context) -> Vec<Running> {
                 scheduled: context.moment(lease.occurrence.scheduled_at),
                 lasts: span(since(context.now, lease.started_at)),
                 usually: usual.map(took).unwrap_or_else(|| "–".to_owned()),
-                node: lease.node.clone(),
+                node: short_nodes(&lease.node),
                 attempt: lease.attempt,
                 is_being_cancelled: lease.cancel_requested,
             });

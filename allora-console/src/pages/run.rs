@@ -2,6 +2,7 @@
 
 use super::{
     Answer, Head, Linked, answer,
+    definition::described,
     entry::{Row, lateness, reason_in_words, row},
 };
 use crate::{
@@ -44,7 +45,10 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
     let (name, text) = (ask.params.exact("name"), ask.params.get("fence"));
     let fence: i64 = text.parse().map_err(|_| Failure::no_run(name, text))?;
     let now = shared.schedules.store_now().await?;
-    let context = ask.context(now);
+    // One that was deleted has no zone any more.
+    let state = shared.schedules.get(name).await.ok();
+    let zone = state.as_ref().and_then(|state| described(state).zone);
+    let context = ask.context(now).in_zone_of(zone.as_deref());
     let entries = around(&shared.schedules, name, fence).await?;
     let entry = entries.iter().find(|entry| entry.fence == fence);
     let entry = entry.ok_or_else(|| Failure::no_run(name, text))?;

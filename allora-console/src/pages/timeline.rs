@@ -1,7 +1,7 @@
 //! The last and the next 24 hours of some jobs, and the starts of all of them, on one scale.
 
 use super::{Linked, counted, entry::usual, short};
-use crate::{context::Context, look::look, overview::Overview, times::took};
+use crate::{context::Context, look::look, overview::Overview, times::took, words::OVERDUE};
 use allora_core::{HistoryEntry, Time, backend::JobState, stored::Definition};
 use chrono::TimeDelta;
 use std::{collections::HashSet, fmt::Write, time::Duration};
@@ -62,7 +62,7 @@ pub(crate) struct Block {
 pub(crate) const WIDTH: i64 = 1232;
 const LEFT: i64 = 190;
 /// The upper end of the lanes, and the height of one.
-const TOP: i64 = 62;
+const TOP: i64 = 66;
 const LANE: i64 = 25;
 /// The height of the row of all starts.
 const STARTS: i64 = 32;
@@ -139,7 +139,9 @@ fn hours(context: &Context) -> Vec<Mark> {
     for at in quarters.take_while(|at| *at <= until) {
         let text = context.zone.minute(at);
         let hour = text.strip_suffix(":00").and_then(|hour| hour.parse::<u32>().ok());
-        if hour.is_some_and(|hour| hour % 3 == 0) {
+        // One at the edge would be cut.
+        let is_inside = x(at, context.now) < WIDTH - 16;
+        if hour.is_some_and(|hour| hour % 3 == 0) && is_inside {
             hours.push(Mark { x: x(at, context.now), text });
         }
     }
@@ -246,11 +248,13 @@ fn lane(job: &JobState, y: i64, entries: &[HistoryEntry], context: &Context) -> 
     let active: Vec<HistoryEntry> = job.active_runs().collect();
     let is_shown = |entry: &&HistoryEntry| {
         let (from, until) = times(entry, now);
-        until >= begin(now) && from <= now
+        let is_attempt = !entry.is_final() && entry.ended_at.is_some() && entry.attempt > 0;
+        until >= begin(now) && from <= now && !is_attempt
     };
     let past: Vec<&HistoryEntry> = own().chain(&active).filter(is_shown).collect();
     let failed = past.iter().filter(|entry| entry.outcome.is_failure()).count();
     let mut blocks: Vec<Block> = past.iter().map(|entry| block(entry, y, context)).collect();
+    blocks.extend(overdue(job, y, context));
     blocks.sort_by_key(|block| block.x);
     let coming = coming(job, now);
     let bars = coming.iter().map(|at| (x(*at, now), y, future_width(usual, *at, now), BAR));
@@ -290,9 +294,26 @@ fn block(entry: &HistoryEntry, y: i64, context: &Context) -> Block {
     }
 }
 
+/// The time for which a job is due already and nobody has claimed it.
+fn overdue(job: &JobState, y: i64, context: &Context) -> Option<Block> {
+    let now = context.now;
+    let is_free = job.leases.is_empty() && job.paused.is_none();
+    let due_at = job.due_at.filter(|due_at| is_free && *due_at + OVERDUE <= now)?;
+    let due = context.moment(due_at);
+    Some(Block {
+        x: x(due_at, now),
+        y,
+        width: (x(now, now) - x(due_at, now)).max(4),
+        height: BAR,
+        fill: "f-miss",
+        title: format!("{}, due since {}, {}", job.name, due.text, due.distance),
+        link: context.job(&job.name),
+    })
+}
+
 /// The bars with those that touch and look the same made one: nobody could tell them apart.
 fn merged(bars: Vec<Block>, job: &str) -> Vec<Block> {
-    let near = if bars.len() > 60 { 6 } else { 0 };
+    let near = if bars.len() > 60 { 2 } else { 0 };
     let mut merged: Vec<(Block, usize)> = Vec::new();
     for bar in bars {
         match merged.last_mut() {
@@ -367,7 +388,7 @@ mod tests {
         assert_eq!((block.x, block.width), (190 + 1042 / 4, 1042 / 8));
         assert_eq!((block.fill, &*block.link), ("f-ok", "run?name=nightly&fence=7"));
         // The usual run takes six hours.
-        assert!(lane.coming.starts_with("M793 62h130v13h-130z"), "{}", lane.coming);
+        assert!(lane.coming.starts_with("M793 66h130v13h-130z"), "{}", lane.coming);
         for path in [&lane.coming, &timeline.ahead] {
             assert_eq!(path.matches('M').count(), 4, "{path}");
         }
