@@ -59,6 +59,7 @@ struct View {
     next: Option<Moment>,
     /// The time at which the next occurrence may be claimed, if that is later.
     due: Option<Moment>,
+    is_due: bool,
     schedule: Described,
     pause: String,
     strip: Option<Strip>,
@@ -204,7 +205,13 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
     let words = if is_gone { Vec::new() } else { words(&state, around, context.now) };
     let is_paused = state.paused.is_some();
     let is_to_come = |next: &&NextRun| !is_paused && next.due_at > context.now;
-    let to_come: Vec<NextRun> = facts.next.iter().filter(is_to_come).copied().collect();
+    let mut to_come: Vec<NextRun> = facts.next.iter().filter(is_to_come).copied().collect();
+    // Of a job that is overdue, the next ones may all be past.
+    if let Some(one) = facts.definition.as_ref().filter(|_| to_come.is_empty() && !is_paused) {
+        let further = one.settings().explain(name, one.schedule(), context.now, NEXT);
+        let further = further.into_iter().map(|one| (one.nominal, one.due));
+        to_come = further.map(|(scheduled_at, due_at)| NextRun { scheduled_at, due_at }).collect();
+    }
     let times: Vec<Time> = to_come.iter().map(|next| next.scheduled_at).collect();
     let entries = facts.entries.as_deref().unwrap_or_default();
     let no_rows = match (&facts.entries, entries.is_empty()) {
@@ -245,6 +252,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         due: next
             .filter(|next| next.due_at > next.scheduled_at)
             .map(|next| context.moment(next.due_at)),
+        is_due: next.is_some_and(|next| next.due_at <= context.now),
         pause: pause(&state, context),
         strip: strip(entries, &times[..times.len().min(COMING)], context),
         question,

@@ -243,10 +243,7 @@ fn of_nodes(nodes: &[NodeInfo], context: &Context) -> Vec<Need> {
         let text = "No node is live on this store: nothing runs.";
         needs.push(Need { page: page(), ..of_condition("problem", text, remedy) });
     }
-    let mut gone: Vec<&NodeInfo> = nodes.iter().filter(|node| node.is_dead()).collect();
-    gone.retain(|node| !nodes.iter().any(|other| is_successor(other, node)));
-    gone.sort_by_key(|node| std::cmp::Reverse(node.last_seen));
-    if let [last, others @ ..] = &gone[..] {
+    if let [last, others @ ..] = &gone(nodes)[..] {
         let seen = context.moment(last.last_seen);
         let others = match others {
             [] => String::new(),
@@ -274,6 +271,14 @@ fn of_nodes(nodes: &[NodeInfo], context: &Context) -> Vec<Need> {
         needs.push(Need { page: page(), ..of_condition("warning", &line, "") });
     }
     needs
+}
+
+/// The nodes that are gone and have no successor, the one that was seen last first.
+pub(super) fn gone(nodes: &[NodeInfo]) -> Vec<&NodeInfo> {
+    let mut gone: Vec<&NodeInfo> = nodes.iter().filter(|node| node.is_dead()).collect();
+    gone.retain(|node| !nodes.iter().any(|other| is_successor(other, node)));
+    gone.sort_by_key(|node| std::cmp::Reverse(node.last_seen));
+    gone
 }
 
 /// True if a live node has taken the place of one that is gone: it has the same label, and is newer.

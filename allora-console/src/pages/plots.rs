@@ -5,6 +5,7 @@ use super::{
     counted,
     entry::lateness,
     grouped,
+    need::gone,
     timeline::{SPAN, begin},
 };
 use crate::{
@@ -145,7 +146,7 @@ fn active(runs: &[Started<'_>], overview: &Overview, context: &Context) -> Plot 
     let limit: usize = live.iter().map(|node| node.concurrency).sum();
     let leases = overview.of(Word::Running).iter().flat_map(|job| &job.leases);
     let started: Vec<Time> = leases.map(|lease| lease.started_at).collect();
-    let gone = overview.nodes.iter().filter(|node| node.is_dead()).count();
+    let gone = gone(&overview.nodes).len();
     let counts: Vec<u64> = (1..=BARS)
         .map(|i| {
             let end = begin(context.now) + half_hour() * i32::try_from(i).unwrap_or(0);
