@@ -3,6 +3,7 @@
 pub(crate) mod add;
 pub(crate) mod calendar;
 pub(crate) mod cancel;
+mod changes;
 pub(crate) mod completions;
 mod crontab_line;
 pub(crate) mod delete;
