@@ -72,9 +72,7 @@ impl Resume {
                 session.schedules.resume(&name, gap).await?;
                 self.changes.print([made(&name, "resumed")], "")
             }
-            None => {
-                self.jobs.change(&session, Bulk::Resume(gap), self.dry_run, self.changes).await
-            }
+            None => self.jobs.change(&session, Bulk::Resume(gap), self.dry_run, self.changes).await,
         })
     }
 }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     kinds::command::{CommandSpec, Invocation},
+    session::ENDED,
     values::{run_id, shown},
 };
 use allora_core::{BoxError, Run, runtime::Runtime};
@@ -75,7 +76,13 @@ pub(crate) async fn execute(
     let status = group.end(&context.runtime, context.kill_after).await;
     let said = printed.said(status).await;
     match too_long {
-        Some(limit) => Err(format!("timed out after {limit:?}, and was ended{said}").into()),
+        Some(limit) => {
+            let ended = match status {
+                Some(status) => format!("{ENDED}{status}"),
+                None => ", and was killed".into(),
+            };
+            Err(format!("timed out after {limit:?}{ended}{said}").into())
+        }
         None if run.cancel_requested() => Ok(()),
         // Cancelled, and it ended well all the same.
         None if status.is_some_and(|status| status.success()) => Ok(()),

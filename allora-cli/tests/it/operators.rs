@@ -289,7 +289,11 @@ fn the_json_is_that_of_the_guide() {
             json(&site, &["show", &name]).remove(0),
             &[&described[..], &["line", "concurrency_key"]].concat(),
         ),
-        ("HistoryEntry", json(&site, &["history", "-n", "1"]).remove(0), &["exit_status"]),
+        (
+            "HistoryEntry",
+            json(&site, &["history", "-n", "1"]).remove(0),
+            &["exit_status", "signal"],
+        ),
         ("NodeInfo", json(&site, &["nodes"]).remove(0), &["state", "succeeded", "failed", "seen"]),
     ] {
         let mut said = fields(&schema, object);
@@ -313,7 +317,11 @@ fn what_changes_jobs_prints_an_object_for_each() {
         let of = |object: &Value| {
             assert_eq!((&object["error"], object["name"].is_string()), (&Value::Null, true));
             let dry = if object["is_dry_run"] == true { "?" } else { "" };
-            format!("{} {}{dry}", object["name"].as_str().unwrap(), object["change"].as_str().unwrap())
+            format!(
+                "{} {}{dry}",
+                object["name"].as_str().unwrap(),
+                object["change"].as_str().unwrap()
+            )
         };
         objects.iter().map(of).collect::<Vec<_>>().join(", ")
     };
@@ -350,10 +358,15 @@ fn what_changes_jobs_prints_an_object_for_each() {
 
     site.write("all", r#"[{"name": "a", "kind": "t", "schedule": "@every 2h"}, {"name": "c", "kind": "u", "schedule": "@daily"}]"#);
     let sync = json(&site, &["sync", "all", "--complete", "", "--dry-run"]);
-    let of = |object: &Value| format!("{} {} {}", object["name"], object["change"], object["is_dry_run"]);
+    let of = |object: &Value| {
+        format!("{} {} {}", object["name"], object["change"], object["is_dry_run"])
+    };
     let mut words: Vec<String> = sync.iter().map(of).collect();
     words.sort();
-    assert_eq!(words, ["\"a\" \"modified\" true", "\"b\" \"orphaned\" true", "\"c\" \"added\" true"]);
+    assert_eq!(
+        words,
+        ["\"a\" \"modified\" true", "\"b\" \"orphaned\" true", "\"c\" \"added\" true"]
+    );
     let a = sync.iter().find(|object| object["name"] == "a").unwrap();
     let changed = &a["definition"];
     assert!(changed["before"].as_str().unwrap().contains("@every 1h"), "{a}");
@@ -363,7 +376,8 @@ fn what_changes_jobs_prints_an_object_for_each() {
 
 #[test]
 fn a_trigger_that_is_waited_for_prints_the_entry_and_gc_what_it_removed() {
-    let site = Site::new("ALLORA_NAME=rare\n0 0 1 1 * echo said; exit 7\n").with(&["--heartbeat", "1s"]);
+    let site =
+        Site::new("ALLORA_NAME=rare\n0 0 1 1 * echo said; exit 7\n").with(&["--heartbeat", "1s"]);
     let daemon = site.start();
     let url = ["--json", "--url", "sqlite:store.db"];
     let allora = |args: &[&str]| site.allora(&[args, &url].concat());

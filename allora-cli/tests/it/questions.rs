@@ -238,3 +238,27 @@ fn show_names_the_command_the_user_the_file_the_timeout_and_the_alerts_of_a_line
     let none = allora(&site, &["show", "jobs:rare", "system", "--system"]).refused(1);
     assert!(none.contains("no line of the name \"jobs:rare\"; they have system:plain"), "{none}");
 }
+
+#[test]
+fn the_history_has_the_exit_status_or_the_signal_of_each_command() {
+    let site = Site::new(
+        "ALLORA_NAME=killed\n@every 1s kill -9 $$\n\
+         ALLORA_TIMEOUT=1s\nALLORA_NAME=slow\n@every 1s sleep 1000\n\
+         ALLORA_NAME=late\n@every 1s trap 'exit 5' TERM; sleep 1000 & wait\n",
+    )
+    .with(&["--kill-after", "1s"]);
+    let daemon = site.start();
+    for (name, status, signal, error) in [
+        ("jobs:killed", Value::Null, 9.into(), "signal: 9 (SIGKILL)"),
+        ("jobs:slow", Value::Null, 15.into(), "timed out after 1s, and was ended: signal: 15"),
+        ("jobs:late", 5.into(), Value::Null, "timed out after 1s, and was ended: exit status: 5"),
+    ] {
+        let ended = || history(&site, name).into_iter().find(|past| past["outcome"] == "failed");
+        patiently("it has failed", || ended().is_some());
+        let past = ended().unwrap();
+        assert_eq!((&past["exit_status"], &past["signal"]), (&status, &signal), "{past}");
+        assert!(past["error"].as_str().unwrap().starts_with(error), "{past}");
+        assert!(allora(&site, &["logs", name]).fine().contains(error), "{name}");
+    }
+    daemon.stop();
+}
