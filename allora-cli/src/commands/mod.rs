@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod add;
+mod again;
 pub(crate) mod calendar;
 pub(crate) mod cancel;
 mod changes;

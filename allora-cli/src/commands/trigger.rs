@@ -1,6 +1,7 @@
 //! `allora trigger`, `allora backfill` and `allora rerun`.
 
 use super::{
+    again::again,
     changes::{Changes, made},
     history::entries,
     selection::{DryRun, Selection},
@@ -18,12 +19,13 @@ use allora_core::{
     backend::{
         HistoryEntry, HistoryQuery, Occurrence, Outcome as RunOutcome, TriggerStatus, Triggered,
     },
-    runtime::{Runtime, Tokio},
+    runtime::Tokio,
     stored::Bulk,
 };
 use clap::Args;
 use std::{
     io::{self, Write},
+    ops::ControlFlow,
     time::Duration,
 };
 
@@ -150,11 +152,10 @@ async fn wait(session: &Session, name: &str, triggered: &Triggered) -> Outcome<H
             && entry.outcome != RunOutcome::Running
             && entry.is_final()
     };
-    let runtime = Tokio::current()?;
-    loop {
+    let look = async || {
         let entries = entries(session, HistoryQuery::new(LOOKED_AT).name(name)).await?;
         if let Some(entry) = entries.into_iter().find(is_it) {
-            return Ok(entry);
+            return Ok(ControlFlow::Break(entry));
         }
         if triggered.status == TriggerStatus::Ended {
             return Err(Failure::failed(format!(
@@ -162,8 +163,9 @@ async fn wait(session: &Session, name: &str, triggered: &Triggered) -> Outcome<H
                  `allora run --history N` keeps more entries"
             )));
         }
-        runtime.sleep_until(runtime.now() + LOOK).await;
-    }
+        Ok(ControlFlow::Continue(()))
+    };
+    again(&Tokio::current()?, LOOK, look).await
 }
 
 /// Shows the end of a run, and ends as its command.
