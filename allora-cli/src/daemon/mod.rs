@@ -300,9 +300,11 @@ fn stop(handle: &Handle, grace: Duration, stopping: &mut bool) {
 fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
     let news = match files.look(all) {
         Ok(news) if news.any => news,
+        Ok(_) => return,
         // Errors of the crontabs become conditions of the node, which logs them.
-        Ok(_) | Err(_) => return,
+        Err(_) => return metrics::crontabs_loaded(false),
     };
+    metrics::crontabs_loaded(news.diagnostics.is_empty());
     for diagnostic in &news.diagnostics {
         error!(target: "allora", "{diagnostic}");
     }
