@@ -8,7 +8,7 @@ use std::{
     io::{self, Write},
 };
 
-/// How the changes of a command are printed.
+/// The form in which the changes of a command are printed.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Changes {
     /// Prints JSON, one object for each job.

@@ -49,6 +49,8 @@ use tracing::{error, info, warn};
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) crontabs: Vec<PathBuf>,
+    /// The files of variables for the commands of crontabs.
+    pub(crate) env_files: Vec<PathBuf>,
     pub(crate) form: Option<Form>,
     pub(crate) defaults: Defaults,
     /// The store, without secrets.
@@ -97,7 +99,7 @@ impl Daemon {
     /// A crontab that cannot be read, or that has errors and no good line.
     fn files(&self) -> Outcome<Files> {
         let (crontabs, defaults) = (self.crontabs.clone(), self.defaults.clone());
-        let mut files = Files::new(crontabs, self.form, defaults);
+        let mut files = Files::new(crontabs, self.env_files.clone(), self.form, defaults);
         let Reload { diagnostics, notices, .. } = files.look(true)?;
         for notice in notices {
             complain("warning", &notice.to_string());

@@ -92,3 +92,35 @@ fn a_line_runs_where_all_of_its_labels_are_and_none_that_it_excludes() {
         daemon.stop_well();
     }
 }
+
+#[test]
+fn variables_of_a_file_reach_the_commands_below_those_of_the_crontab() {
+    let crontab = "B=line\nALLORA_NAME=vars\n@every 1s echo \"$A, $B, $LOGNAME\" >> DIR/ran\n";
+    let site = Site::new(crontab).with(&["--env-file", "common", "--env-file", "env"]);
+    site.write("common", "A=common\n# all of them\nB=common\nLOGNAME=mallory\n");
+    site.write("env", "A='of the file'\n");
+    let daemon = site.start();
+    site.more_lines("ran", 1);
+    let ran = site.read("ran");
+    assert!(ran.starts_with("of the file, line, ") && !ran.contains("mallory"), "{ran}");
+    site.write("env", "A=\"new hush\"\n");
+    daemon.signal("-HUP");
+    patiently("it is read again", || site.read("ran").contains("new hush, line"));
+    site.write("env", "A=x\nhush\n");
+    daemon.signal("-HUP");
+    daemon.says("env:2: there is no `=`");
+    let before = site.lines("ran");
+    site.more_lines("ran", 2);
+    assert!(site.read("ran").lines().skip(before).all(|line| line.starts_with("new hush, line")));
+    daemon.stop_well();
+    assert!(!site.logs().contains("hush"), "{}", site.logs());
+    let args = ["exec", "vars", "jobs", "--env-file", "common"];
+    let bad = site.allora(&[&args[..], &["--env-file", "env"]].concat()).refused(2);
+    assert!(bad.contains("env:2: there is no `=`") && !bad.contains("hush"), "{bad}");
+    let before = site.lines("ran");
+    site.allora(&args).fine();
+    assert!(site.read("ran").lines().nth(before).unwrap().starts_with("common, line, "));
+    let daemon = site.begin(&[]);
+    patiently("it says so", || daemon.errors().contains("env:2: there is no `=`"));
+    assert_eq!(daemon.end(), 2);
+}
