@@ -162,7 +162,7 @@ fn number_after(what: &str, error: &str) -> Option<u8> {
     rest[..digits].parse().ok()
 }
 
-/// What stands before the status of a command in the error of a run that took too long.
+/// The text before the status of a command in the error of a run that took too long.
 pub(crate) const ENDED: &str = ", and was ended: ";
 
 /// An entry of the history as programs read it: the library's object, with the exit status or the

@@ -1,4 +1,4 @@
-//! What a command has changed: a text for people, or with `--json` an object for each job.
+//! The changes that a command has made: a text for people, or with `--json` an object for each job.
 
 use crate::failure::Outcome;
 use clap::Args;

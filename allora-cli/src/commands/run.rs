@@ -111,6 +111,11 @@ pub(crate) struct Run {
     /// EnvironmentFile; read at the start and with HUP. May be given several times.
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
+    /// Replaces the value of this variable of a command, or else of the daemon, by *** in what
+    /// commands print, before it reaches log, history, alerts and mail. Values of less than 4 bytes
+    /// are left. May be given several times.
+    #[arg(long = "mask", value_name = "NAME")]
+    masked: Vec<String>,
     /// Gives commands the daemon's own environment, too.
     #[arg(long)]
     keep_environment: bool,
@@ -409,6 +414,7 @@ impl Run {
                 .display()
                 .to_string(),
             environment: environment.collect(),
+            masked: self.masked.clone(),
         })
     }
 }

@@ -69,7 +69,7 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, String)> {
     Ok(variables)
 }
 
-/// What is left of a text.
+/// The unread part of a text.
 struct Rest<'a> {
     chars: Peekable<Chars<'a>>,
     line: usize,

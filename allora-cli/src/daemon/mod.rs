@@ -11,6 +11,7 @@ mod jobs;
 mod listen;
 mod log;
 mod log_format;
+mod mask;
 mod metrics;
 mod notify;
 mod output;
@@ -79,6 +80,8 @@ pub(crate) struct Daemon {
     /// The program that sends mail.
     pub(crate) sendmail: String,
     pub(crate) environment: Vec<(String, String)>,
+    /// The variables whose values are masked in what commands print.
+    pub(crate) masked: Vec<String>,
 }
 
 /// The interval at which the crontabs are checked for changes.
@@ -182,6 +185,7 @@ impl Daemon {
             kill_after: self.kill_after,
             log_output: self.log_output,
             environment: self.environment.clone(),
+            masked: self.masked.clone(),
         });
         // The lines are added later, so the scheduler itself has nothing to warn for.
         if let Some(what) = store.durability_warning() {

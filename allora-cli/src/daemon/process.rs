@@ -3,6 +3,7 @@
 use super::{
     context::CommandContext,
     group::Group,
+    mask::Mask,
     output::{self, OutputTail, Source},
     runs::CommandResult,
     user::Account,
@@ -162,7 +163,9 @@ async fn start(
     let (run_id, pid) = (run_id(run.name(), run.fence()), child.id().unwrap_or(0));
     debug!(target: "allora", job = &*name, run = run_id, pid, "command started");
     let source = Source { job: name, run: run_id.into() };
-    let tail = output::follow(&mut child, &source, work.kept_output, context);
+    let secret = |name: &String| variables.get(name).cloned().or_else(|| env::var(name).ok());
+    let mask = Mask::new(context.masked.iter().filter_map(secret));
+    let tail = output::follow(&mut child, &source, work.kept_output, &mask, context);
     if let (Some(mut input), Some(text)) = (child.stdin.take(), work.stdin.clone()) {
         context.runtime.spawn(Box::pin(async move {
             // A command that does not read all of its input is no failure.

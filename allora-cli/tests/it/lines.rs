@@ -124,3 +124,22 @@ fn variables_of_a_file_reach_the_commands_below_those_of_the_crontab() {
     patiently("it says so", || daemon.errors().contains("env:2: there is no `=`"));
     assert_eq!(daemon.end(), 2);
 }
+
+#[test]
+fn secrets_that_are_named_are_masked_wherever_output_goes() {
+    let site = Site::new(
+        "TOKEN=hush-hush\nALLORA_ON_FAILURE=cat >> DIR/alert\nALLORA_NAME=leak\n\
+         @every 1s printf 'say hush-'; sleep 0.3; echo \"hush, $KEY\"; exit 3\n",
+    )
+    .with(&["--env-file", "env", "--mask", "TOKEN", "--mask", "KEY", "--mask", "NONE"]);
+    site.write("env", "KEY='line-one\nline-two'\n");
+    let daemon = site.start();
+    patiently("it is alerted", || site.read("alert").contains("say ***, ***"));
+    daemon.says("say ***, ***");
+    daemon.stop_well();
+    let past = json(&site, &["history", "jobs:leak", "--outcome", "failed", "-n", "1"]).remove(0);
+    assert_eq!(past["output"], "say ***, ***");
+    for text in [past.to_string(), site.logs(), site.read("alert")] {
+        assert!(!text.contains("hush") && !text.contains("line-"), "{text}");
+    }
+}
