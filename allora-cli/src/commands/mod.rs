@@ -1,8 +1,10 @@
 //! The commands, one file each.
 
 pub(crate) mod add;
+mod again;
 pub(crate) mod calendar;
 pub(crate) mod cancel;
+mod changes;
 pub(crate) mod completions;
 mod crontab_line;
 pub(crate) mod delete;

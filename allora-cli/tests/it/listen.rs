@@ -58,7 +58,12 @@ fn are_documented(page: &str) {
 
 #[test]
 fn a_daemon_answers_probes_and_shows_its_counters() {
-    let site = Site::new("@every 1s exit 3\n").with(&["--listen", "127.0.0.1:0"]);
+    let site = Site::new("@every 1s exit 3\n").with(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--on-failure",
+        "exit 1",
+    ]);
     let daemon = site.start();
     let address = address(&daemon.log()).unwrap();
     assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
@@ -79,6 +84,25 @@ fn a_daemon_answers_probes_and_shows_its_counters() {
     }
     assert!(metrics.contains("allora_run_duration_seconds_bucket{job=\"jobs:exit"), "{metrics}");
     are_documented(&metrics);
+    let version = env!("CARGO_PKG_VERSION");
+    for begins in [
+        &*format!("allora_build_info{{version=\"{version}\"}} 1"),
+        "allora_crontab_loads_total{result=\"good\"} 0",
+        "allora_crontab_loads_total{result=\"bad\"} 0",
+        "allora_alerts_total{outcome=\"sent\"} 0",
+        "allora_runs_lapsed_total{outcome=\"lost\"} 0",
+        "allora_claims_failed_total{reason=\"rejected\"} 0",
+    ] {
+        assert!(metrics.lines().any(|line| line == begins), "{begins}: {metrics}");
+    }
+    let counts = |line: &str| get(&address, "/metrics").lines().any(|found| found == line);
+    let dead = metrics.lines().find(|line| line.starts_with("allora_dead_letters_total{"));
+    assert!(dead.is_some_and(|line| line.ends_with(" 0")), "{dead:?}");
+    patiently("alerts fail", || !counts("allora_alerts_total{outcome=\"failed\"} 0"));
+    site.write("jobs", "@every 1s exit 3\n61 * * * * never\n");
+    daemon.signal("-HUP");
+    patiently("the edit is refused", || counts("allora_crontab_errors 1"));
+    assert!(!counts("allora_crontab_loads_total{result=\"bad\"} 0"));
     // Slow and bad clients delay no other client.
     let slow: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert!(get(&address, "/healthz").contains("200 OK"));
