@@ -181,7 +181,10 @@ fn occurrences_are_left_out_and_a_trigger_is_withdrawn() {
         coming[1], coming[2]
     );
     assert_eq!(said, expected);
-    let past = &json(&site, &["history", "job"])[0];
+    let skipped = &json(&site, &["skip", "job"])[0];
+    assert_eq!((&skipped["change"], &skipped["count"]), (&"skipped".into(), &1.into()));
+    assert_eq!(skipped["last"], coming[2]);
+    let past = &json(&site, &["history", "job"])[1];
     assert_eq!(
         (&past["outcome"], &past["reason"], &past["count"]),
         (&"cancelled".into(), &"operator".into(), &2.into())
