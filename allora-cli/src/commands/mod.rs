@@ -4,6 +4,7 @@ pub(crate) mod add;
 pub(crate) mod calendar;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod console;
 mod crontab_line;
 pub(crate) mod delete;
 pub(crate) mod doctor;
