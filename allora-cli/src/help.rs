@@ -8,7 +8,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Run crontabs", &["run", "exec", "next"]),
     (
         "Look",
-        &["status", "console", "list", "show", "why", "history", "logs", "stats", "nodes", "doctor"],
+        &[
+            "status", "console", "list", "show", "why", "history", "logs", "stats", "nodes",
+            "doctor",
+        ],
     ),
     ("Steer jobs", &["trigger", "backfill", "rerun", "pause", "resume", "cancel", "reset"]),
     ("Stored schedules", &["add", "modify", "delete", "sync", "export", "import", "calendar"]),

@@ -50,7 +50,8 @@ async fn local_names_only(request: Request, next: Next) -> Response {
     if is_local(request.headers()) {
         return next.run(request).await;
     }
-    let why = "this console is for browsers on its own machine: open it as localhost or 127.0.0.1\n";
+    let why =
+        "this console is for browsers on its own machine: open it as localhost or 127.0.0.1\n";
     (StatusCode::MISDIRECTED_REQUEST, why).into_response()
 }
 
@@ -85,7 +86,8 @@ mod tests {
         for name in ["localhost", "LOCALHOST:9118", "127.0.0.1", "127.0.0.1:9118", "[::1]:9118"] {
             assert!(of(&[name]), "{name}");
         }
-        let foreign = ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "", ":"];
+        let foreign =
+            ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "", ":"];
         for name in foreign.into_iter().chain(["0.0.0.0", "192.168.0.7:9118", "[::]", "::1", "["]) {
             assert!(!of(&[name]), "{name}");
         }

@@ -21,7 +21,8 @@ struct Console {
 
 impl Console {
     fn of(site: &Site, more: &[&str]) -> Self {
-        let mut command = command(&[&["console", "--listen", "127.0.0.1:0"], &URL[..], more].concat());
+        let mut command =
+            command(&[&["console", "--listen", "127.0.0.1:0"], &URL[..], more].concat());
         let said = File::create(site.path("said")).unwrap();
         command.current_dir(site.path("")).stdin(Stdio::null()).stdout(said);
         let child = command.spawn().unwrap();
@@ -67,12 +68,17 @@ fn the_pages_of_a_store_are_served_and_data_only_if_asked_for() {
     let job = console.get("/job?name=acme%2Freport");
     assert!(job.contains("hidden") && !job.contains("hunter2"), "{job}");
     assert!(console.get("/console.css").contains("content-security-policy"));
-    assert!(Console::of(&site, &["--show-data"]).get("/job?name=acme%2Freport").contains("hunter2"));
+    assert!(
+        Console::of(&site, &["--show-data"]).get("/job?name=acme%2Freport").contains("hunter2")
+    );
 }
 
 #[test]
 fn an_address_that_other_machines_reach_is_refused_before_the_store_is_opened() {
     let place = ["--url", "sqlite:/nowhere/store.db"];
     let said = allora(&[&["console", "--listen", "0.0.0.0:0"], &place[..]].concat()).refused(2);
-    assert!(said.contains("--listen 0.0.0.0:0: ") && said.contains("no access tokens yet"), "{said}");
+    assert!(
+        said.contains("--listen 0.0.0.0:0: ") && said.contains("no access tokens yet"),
+        "{said}"
+    );
 }
