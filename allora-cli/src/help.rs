@@ -13,7 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "doctor",
         ],
     ),
-    ("Steer jobs", &["trigger", "backfill", "rerun", "pause", "resume", "cancel", "reset"]),
+    ("Steer jobs", &["trigger", "backfill", "rerun", "pause", "resume", "skip", "cancel", "reset"]),
     ("Stored schedules", &["add", "modify", "delete", "sync", "export", "import", "calendar"]),
     ("Set up", &["init", "gc", "completions", "man"]),
 ];

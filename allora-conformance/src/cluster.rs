@@ -219,7 +219,7 @@ impl Node {
     }
 
     pub(crate) async fn resume(&self, now: Time, name: &str) -> JobState {
-        fine(self.modify(now, name, Action::Resume { skip: None }).await)
+        fine(self.modify(now, name, Action::Resume).await)
     }
 
     pub(crate) async fn trigger(&self, now: Time, name: &str, id: &str) -> JobState {

@@ -8,9 +8,9 @@
 use allora_core::{
     Backend, Occurrence, Time,
     backend::{
-        Action, Advance, Batch, Claim, ClaimKey, Completion, Cursor, DueQuery, Edit, HistoryQuery,
-        JobState, NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation, Page, Queries,
-        Replan, Reply, RetryCause, Sharing, TimeSource,
+        Action, Advance, Batch, CancelScope, Claim, ClaimKey, Completion, Cursor, DueQuery, Edit,
+        HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation,
+        Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis, whole_millis},
 };
@@ -217,11 +217,11 @@ impl Walk {
         let mut edit = Edit::of(generation);
         let occurrence = &borrowed.letters[i];
         match self.random.below(11) {
-            9 => Action::Cancel { fence: None },
+            9 => Action::Cancel(CancelScope::All),
             10 => {
                 let leases = &state.leases;
                 let lease = leases.get(self.random.below(leases.len().max(1)));
-                Action::Cancel { fence: Some(lease.map_or(7, |lease| lease.fence)) }
+                Action::Cancel(CancelScope::Run(lease.map_or(7, |lease| lease.fence)))
             }
             0 => {
                 edit.definition = Some(("other", self.replan(state, next)));
@@ -235,12 +235,15 @@ impl Walk {
             2 => Action::Pause { note: "by\0 hand" },
             3 => {
                 let cursor = state.next.filter(|_| self.random.below(2) == 0);
-                let skip = cursor.map(|cursor| {
-                    let last = whole_millis(self.now()).max(cursor.scheduled_at);
-                    let not_run = NotRun { count: Some(3), last, reason: NotRunReason::CatchUp };
-                    Advance::new(generation, cursor.scheduled_at, not_run, next)
-                });
-                Action::Resume { skip }
+                match cursor {
+                    None => Action::Resume,
+                    Some(cursor) => {
+                        let last = whole_millis(self.now()).max(cursor.scheduled_at);
+                        let reason = NotRunReason::CatchUp;
+                        let not_run = NotRun { count: Some(3), last, reason };
+                        Action::Skip(Advance::new(generation, cursor.scheduled_at, not_run, next))
+                    }
+                }
             }
             4 => Action::Rerun { occurrence },
             5 => Action::Dismiss { occurrence },

@@ -21,6 +21,10 @@ use std::io::{self, Write};
 pub(crate) struct Cancel {
     /// The job's name.
     name: String,
+    /// Cancels only the triggers with this id, as `allora trigger` prints it. `backfill`: what is left
+    /// of a backfill.
+    #[arg(long, value_name = "ID")]
+    trigger: Option<String>,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -29,7 +33,10 @@ impl Cancel {
     pub(crate) fn run(self) -> Outcome {
         let (name, runs) = session::with(&self.place, async |session: Session| {
             let name = session.full_name(&self.name).await?;
-            let runs = session.schedules.cancel(&name).await?;
+            let runs = match &self.trigger {
+                Some(id) => session.schedules.cancel_trigger(&name, id).await?,
+                None => session.schedules.cancel(&name).await?,
+            };
             Ok((name, runs))
         })?;
         let text = match runs {

@@ -31,6 +31,7 @@ pub(crate) mod reset;
 pub(crate) mod run;
 mod selection;
 pub(crate) mod show;
+pub(crate) mod skip;
 mod state;
 pub(crate) mod stats;
 pub(crate) mod status;

@@ -169,6 +169,35 @@ fn a_cancelled_command_is_ended_and_recorded() {
 }
 
 #[test]
+fn occurrences_are_left_out_and_a_trigger_is_withdrawn() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    allora(&site, &["add", "job", "t", "0 9 1 1 *", "{}"]);
+    let coming = allora(&site, &["next", "job", "-n", "3"]);
+    let coming: Vec<&str> = coming.lines().collect();
+    let said = allora(&site, &["skip", "job", "-n", "2"]);
+    let expected = format!(
+        "left out: 2, the last of them that of {}; the next is that of {}\n",
+        coming[1], coming[2]
+    );
+    assert_eq!(said, expected);
+    let past = &json(&site, &["history", "job"])[0];
+    assert_eq!(
+        (&past["outcome"], &past["reason"], &past["count"]),
+        (&"cancelled".into(), &"operator".into(), &2.into())
+    );
+    allora(&site, &["trigger", "job", "--id", "mine"]);
+    assert_eq!(
+        allora(&site, &["cancel", "job", "--trigger", "mine"]),
+        "1 run of \"job\" is being cancelled\n"
+    );
+    assert_eq!(json(&site, &["history", "job"])[0]["occurrence"]["trigger"], "mine");
+    let missing = site.allora(&["skip", "nothing", "--url", "sqlite:store.db"]).refused(1);
+    assert!(missing.contains("there is no job \"nothing\""), "{missing}");
+    site.allora(&["skip", "job", "-n", "0", "--url", "sqlite:store.db"]).refused(2);
+}
+
+#[test]
 fn a_prefix_ends_at_a_word_and_a_deletion_of_many_is_confirmed() {
     let site = Site::new("");
     allora(&site, &["init"]);

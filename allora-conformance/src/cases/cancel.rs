@@ -4,8 +4,8 @@ use crate::cluster::*;
 use allora_core::{
     ErrorKind,
     backend::{
-        Action, Claim, Completion, Cursor, JobState, NotRunReason, Outcome, Reply, Sharing,
-        TriggerStatus,
+        Action, CancelScope, Claim, Completion, Cursor, JobState, NotRunReason, Outcome, Reply,
+        Sharing, TriggerStatus,
     },
 };
 
@@ -18,7 +18,8 @@ fn cancelled(then: i64) -> RunAction<'static> {
 }
 
 async fn cancel(w: &Cluster, now: i64, name: &str, fence: Option<i64>) -> JobState {
-    fine(w.node().modify(t(now), name, Action::Cancel { fence }).await)
+    let scope = fence.map_or(CancelScope::All, CancelScope::Run);
+    fine(w.node().modify(t(now), name, Action::Cancel(scope)).await)
 }
 
 /// The fences of the leases whose runs are to be cancelled.
@@ -121,7 +122,7 @@ pub(super) async fn only_the_named_run_is_cancelled(w: &Cluster) {
 }
 
 pub(super) async fn a_cancellation_without_an_active_run_changes_nothing(w: &Cluster) {
-    let missing = w.node().modify(t(0), "job", Action::Cancel { fence: None }).await;
+    let missing = w.node().modify(t(0), "job", Action::Cancel(CancelScope::All)).await;
     assert_eq!(missing.expect_err("there is no job").kind(), ErrorKind::NotFound);
     let seen = w.node().register(t(0), "job", t(60)).await;
     assert_eq!(cancel(w, 1, "job", None).await, seen);
@@ -150,6 +151,32 @@ pub(super) async fn triggers_that_wait_end_as_cancelled(w: &Cluster) {
     let again = node.trigger_for(t(13), "job", "id 7", 60).await;
     assert_eq!(again.status, TriggerStatus::Ended);
     won(node.claim(t(61), "job", once(&after, 2, Some(t(120).into()))).await);
+}
+
+pub(super) async fn the_triggers_of_one_id_are_cancelled(w: &Cluster) {
+    let node = w.node();
+    node.register(t(0), "job", t(600)).await;
+    let cancel = async |now, id| {
+        fine(node.modify(t(now), "job", Action::Cancel(CancelScope::Trigger(id))).await)
+    };
+    node.trigger(t(10), "job", "a").await;
+    node.trigger(t(11), "job", "b").await;
+    let run = won(node.lease(t(12), "job", 1).await);
+    node.trigger(t(13), "job", "c").await;
+    let after = cancel(14, "b").await;
+    assert_eq!((head(&after).trigger.as_deref(), after.counters.cancelled), (Some("a"), 1));
+    assert!(asked(&after).is_empty());
+    assert_eq!(node.shown("job").await, after);
+    assert_eq!(asked(&cancel(15, "a").await), [run.fence], "it is active");
+    assert_eq!(node.end(t(16), "job", run.fence, cancelled_in_place()).await, Reply::Accepted);
+    let none = cancel(17, "no such").await;
+    assert_eq!((head(&none).trigger.as_deref(), none.counters.cancelled), (Some("c"), 2));
+    assert_eq!(node.trigger_for(t(18), "job", "b", 60).await.status, TriggerStatus::Ended);
+}
+
+/// Completes a run of a trigger as cancelled.
+fn cancelled_in_place() -> RunAction<'static> {
+    RunAction::Complete { then: Cursor::Keep, completion: Completion::Cancelled }
 }
 
 pub(super) async fn a_trigger_that_waits_for_another_attempt_ends_as_cancelled(w: &Cluster) {

@@ -294,7 +294,7 @@ pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster
         trigger(),
         Action::Pause { note: "because" },
         trigger(),
-        Action::Resume { skip: None },
+        Action::Resume,
         Action::Delete,
         Action::Read,
         register(),

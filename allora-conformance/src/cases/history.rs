@@ -4,9 +4,9 @@ use crate::cluster::*;
 use allora_core::{
     Time,
     backend::{
-        Action, Advance, Completion, Cursor, HistoryCursor, HistoryEntry, HistoryLimits,
-        HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome,
-        Replan, Reply, Sharing,
+        Action, Advance, CancelScope, Completion, Cursor, HistoryCursor, HistoryEntry,
+        HistoryLimits, HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
+        Operation, Outcome, Replan, Reply, Sharing,
     },
     schedule::Excluded,
 };
@@ -349,7 +349,7 @@ pub(super) async fn a_cancelled_run_has_an_entry_with_the_reason(w: &Cluster) {
     let cancel = async |name: &str| {
         w.node().register(t(0), name, t(60)).await;
         let run = won(w.node().lease(t(61), name, 1).await);
-        fine(w.node().modify(t(62), name, Action::Cancel { fence: None }).await);
+        fine(w.node().modify(t(62), name, Action::Cancel(CancelScope::All)).await);
         run.fence
     };
     let then = Cursor::To(Some(t(120).into()));
@@ -361,7 +361,7 @@ pub(super) async fn a_cancelled_run_has_an_entry_with_the_reason(w: &Cluster) {
     assert_eq!(w.node().act(t(125), "silent", give_up).await, Reply::Accepted);
     let seen = w.node().register(t(0), "once", t(60)).await;
     won(w.node().claim(t(61), "once", marked(&seen, 1, t(120), Sharing::Shared)).await);
-    fine(w.node().modify(t(62), "once", Action::Cancel { fence: None }).await);
+    fine(w.node().modify(t(62), "once", Action::Cancel(CancelScope::All)).await);
     w.node().reap(t(125), "once").await;
     w.node().register(t(0), "deleted", t(60)).await;
     let run = won(w.node().lease(t(61), "deleted", 1).await);
@@ -391,7 +391,7 @@ pub(super) async fn what_was_cancelled_while_it_waited_has_an_entry(w: &Cluster)
     let retry = RunAction::Retry { not_before: t(600), error: "x" };
     node.end(t(62), "job", run.fence, retry).await;
     node.trigger(t(62), "job", "by hand").await;
-    let asked = fine(node.modify(t(63), "job", Action::Cancel { fence: None }).await);
+    let asked = fine(node.modify(t(63), "job", Action::Cancel(CancelScope::All)).await);
     let then = Cursor::To(Some(t(120).into()));
     let fence = asked.leases.first().map_or(0, |lease| lease.fence);
     let give_up = Action::GiveUp { fence, occurrence: t(60).into(), then, error: "unused" };

@@ -161,7 +161,8 @@ macro_rules! __cases {
                 a_paused_schedule_offers_nothing: [Queries];
                 pausing_again_changes_the_note_only: [];
                 a_resumed_schedule_continues_at_its_cursor: [Queries];
-                a_resumed_schedule_can_skip_missed_occurrences: [];
+                what_passed_during_a_pause_can_be_skipped: [];
+                coming_occurrences_can_be_skipped: [Queries];
                 a_run_continues_while_paused: [Expiry];
                 a_failed_run_is_not_retried_while_paused: [Queries, Expiry];
                 a_failed_trigger_is_not_retried_while_paused: [Queries, Expiry];
@@ -202,6 +203,7 @@ macro_rules! __cases {
                 only_the_named_run_is_cancelled: [Expiry];
                 a_cancellation_without_an_active_run_changes_nothing: [Expiry];
                 triggers_that_wait_end_as_cancelled: [];
+                the_triggers_of_one_id_are_cancelled: [];
                 a_trigger_that_waits_for_another_attempt_ends_as_cancelled: [Expiry];
                 an_occurrence_that_waits_for_another_attempt_is_given_up_as_cancelled: [Queries, Expiry];
                 a_cancelled_run_of_a_paused_schedule_is_found_when_its_lease_ends: [Queries, Expiry];

@@ -5,7 +5,7 @@ use crate::cluster::*;
 use allora_core::backend::Replan;
 use allora_core::{
     Time,
-    backend::{Action, Notification},
+    backend::{Action, CancelScope, Notification},
 };
 use futures::{StreamExt, future::Either, stream::BoxStream};
 use std::{thread, time::Duration};
@@ -105,7 +105,7 @@ pub(super) async fn a_cancellation_notifies(w: &Cluster) {
         if name == "deleted" {
             w.node().delete(t(61), name).await;
         } else {
-            let cancel = Action::Cancel { fence: Some(run.fence) };
+            let cancel = Action::Cancel(CancelScope::Run(run.fence));
             fine(w.node().modify(t(61), name, cancel).await);
         }
         heard(&mut notifications, name, None).await;

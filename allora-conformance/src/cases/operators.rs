@@ -45,15 +45,13 @@ pub(super) async fn a_resumed_schedule_continues_at_its_cursor(w: &Cluster) {
     won(w.node().claim(t(500), "job", once(&resumed, 1, Some(t(560).into()))).await);
 }
 
-pub(super) async fn a_resumed_schedule_can_skip_missed_occurrences(w: &Cluster) {
+pub(super) async fn what_passed_during_a_pause_can_be_skipped(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
     let seen = w.node().read("job").await;
     let passed = NotRun { count: Some(8), last: t(480), reason: NotRunReason::CatchUp };
     let next = Some(t(540).into());
-    let to = |from, generation| Action::Resume {
-        skip: Some(Advance::new(generation, from, passed, next)),
-    };
+    let to = |from, generation| Action::Skip(Advance::new(generation, from, passed, next));
     for (from, generation) in
         [(t(0), seen.generation), (t(120), seen.generation), (t(60), seen.generation - 1)]
     {
@@ -61,23 +59,45 @@ pub(super) async fn a_resumed_schedule_can_skip_missed_occurrences(w: &Cluster) 
         assert_eq!(other.expect_err("it was read otherwise").kind(), ErrorKind::AlreadyExists);
     }
     let back = Advance::new(seen.generation, t(60), passed, Some(t(480).into()));
-    let back = w.node().modify(t(500), "job", Action::Resume { skip: Some(back) }).await;
+    let back = w.node().modify(t(500), "job", Action::Skip(back)).await;
     assert_eq!(back.expect_err("it was passed").kind(), ErrorKind::Invalid);
     assert_eq!(w.node().read("job").await, seen, "nothing was changed");
-    let resumed = fine(w.node().modify(t(500), "job", to(t(60), seen.generation)).await);
-    assert_eq!((resumed.next, resumed.paused.clone()), (next, None));
-    assert_eq!(resumed.counters.missed, 8);
+    let skipped = fine(w.node().modify(t(500), "job", to(t(60), seen.generation)).await);
+    assert_eq!((skipped.next, &skipped.paused), (next, &seen.paused), "it is paused as before");
+    let resumed = w.node().resume(t(500), "job").await;
+    assert_eq!((resumed.next, resumed.counters.missed), (next, 8));
     let run = won(w.node().lease(t(540), "job", 1).await);
     w.node().pause(t(541), "job").await;
     // An occurrence that was started is not skipped.
     let at = |from| Advance::new(seen.generation, from, NotRun { last: t(570), ..passed }, None);
-    let begun = w.node().modify(t(580), "job", Action::Resume { skip: Some(at(t(540))) }).await;
+    let begun = w.node().modify(t(580), "job", Action::Skip(at(t(540)))).await;
     assert_eq!(begun.expect_err("it was started").kind(), ErrorKind::AlreadyExists);
-    let ended =
-        fine(w.node().modify(t(580), "job", Action::Resume { skip: Some(at(t(560))) }).await);
+    let ended = fine(w.node().modify(t(580), "job", Action::Skip(at(t(560)))).await);
     assert_eq!((ended.next, ended.counters.missed), (None, 16));
     assert_eq!(w.node().end(t(590), "job", run.fence, ran(t(560))).await, Reply::Accepted);
     assert_eq!(w.node().read("job").await.next, None);
+}
+
+pub(super) async fn coming_occurrences_can_be_skipped(w: &Cluster) {
+    let node = w.node();
+    let seen = node.add(t(0), "job", "mail", t(60)).await;
+    let skip = |from, last, count, then| {
+        let left_out = NotRun { count: Some(count), last: t(last), reason: NotRunReason::Operator };
+        Action::Skip(Advance::new(seen.generation, t(from), left_out, Some(t(then).into())))
+    };
+    let after = fine(node.modify(t(10), "job", skip(60, 120, 2, 180)).await);
+    assert_eq!((after.next, after.due_at), (Some(t(180).into()), Some(t(180))));
+    assert_eq!((after.counters.cancelled, after.counters.missed, after.last.clone()), (2, 0, None));
+    assert_eq!(node.shown("job").await, after);
+    let again = node.modify(t(11), "job", skip(60, 120, 2, 180)).await;
+    assert_eq!(again.expect_err("they are left out").kind(), ErrorKind::AlreadyExists);
+    assert_eq!(node.found(&["mail"], t(179), 9).await.0, [""; 0]);
+    let run = won(node.lease(t(180), "job", 1).await);
+    let behind = fine(node.modify(t(181), "job", skip(240, 240, 1, 300)).await);
+    assert_eq!((behind.leases.len(), behind.counters.cancelled), (1, 3), "the run goes on");
+    assert_eq!(node.end(t(182), "job", run.fence, ran(t(240))).await, Reply::Accepted);
+    let ended = node.read("job").await;
+    assert_eq!((ended.next, ended.counters.succeeded), (Some(t(300).into()), 1));
 }
 
 pub(super) async fn a_run_continues_while_paused(w: &Cluster) {

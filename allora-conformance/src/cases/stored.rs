@@ -114,7 +114,7 @@ pub(super) async fn a_missing_schedule_is_not_found(w: &Cluster) {
         assert_eq!(error_of(node.queries().get(name).await).await, ErrorKind::NotFound);
         for change in [
             Action::Pause { note: "" },
-            Action::Resume { skip: None },
+            Action::Resume,
             Action::trigger("x"),
             edit(0, None, None, None),
         ] {

@@ -16,9 +16,9 @@ use crate::{
 use allora_core::{
     Time,
     backend::{
-        Action, Advance, Batch, Claim, ClaimKey, Completion, Cursor, Due, DueQuery, Edit,
-        HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation,
-        Page, Replan, Reply, RetryCause, Sharing, TimeSource,
+        Action, Advance, Batch, CancelScope, Claim, ClaimKey, Completion, Cursor, Due, DueQuery,
+        Edit, HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
+        Operation, Page, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
     time::whole_millis,
 };
@@ -461,13 +461,20 @@ impl Walker {
                 let late = TimeDelta::seconds(random.below(3) as i64 / 2);
                 let count = random.one_in(2).then_some(3);
                 let now = whole_millis(self.now);
+                let reason = match random.one_in(2) {
+                    true => NotRunReason::CatchUp,
+                    false => NotRunReason::Operator,
+                };
                 pair(&|generation| {
-                    let skip = cursor.map(|cursor| {
-                        let expected = cursor.scheduled_at + late;
-                        let (last, reason) = (now.max(expected), NotRunReason::CatchUp);
-                        Advance::new(generation, expected, NotRun { count, last, reason }, next)
-                    });
-                    Action::Resume { skip }
+                    let Some(cursor) = cursor else { return Action::Resume };
+                    let expected = cursor.scheduled_at + late;
+                    let last = now.max(expected);
+                    Action::Skip(Advance::new(
+                        generation,
+                        expected,
+                        NotRun { count, last, reason },
+                        next,
+                    ))
                 })
             }
             StepKind::Advance => {
@@ -581,13 +588,13 @@ impl Walker {
     fn cancel(&self, random: &mut Random, name: &str) -> Planned {
         let mine: Vec<&Won> =
             self.won.iter().rev().filter(|won| won.name == name).take(4).collect();
-        let all = || Planned::same(Action::Cancel { fence: None });
         match random.pick(&mine).filter(|_| random.one_in(2)) {
             Some(won) => Planned::pair(
-                Action::Cancel { fence: Some(won.store) },
-                Action::Cancel { fence: Some(won.reference) },
+                Action::Cancel(CancelScope::Run(won.store)),
+                Action::Cancel(CancelScope::Run(won.reference)),
             ),
-            None => all(),
+            None if random.one_in(3) => Planned::same(Action::Cancel(CancelScope::Trigger("x"))),
+            None => Planned::same(Action::Cancel(CancelScope::All)),
         }
     }
 

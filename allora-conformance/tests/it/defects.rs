@@ -659,7 +659,7 @@ impl Defect for ForgetsCancellations {
 pub(crate) struct KeepsWhatWaits;
 impl Defect for KeepsWhatWaits {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
-        if !matches!(step.operation.action, Action::Cancel { .. }) {
+        if !matches!(step.operation.action, Action::Cancel(_)) {
             return step.apply();
         }
         let waiting = |record: &mut Record| (take(&mut record.retries), take(&mut record.triggers));

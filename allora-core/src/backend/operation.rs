@@ -212,14 +212,13 @@ pub enum Action<'a> {
         /// The reason, for readers.
         note: &'a str,
     },
-    /// Resumes a paused schedule.
-    Resume {
-        /// `Some`: the occurrences that passed during the pause are recorded as missed and the
-        /// cursor moves on, if generation and cursor are those that were read. The range begins
-        /// with the cursor, or behind it if the cursor's occurrence was started. `None`: the
-        /// cursor stays, and the catch-up policy decides.
-        skip: Option<Advance>,
-    },
+    /// Resumes a paused schedule. Its cursor stays: the catch-up policy decides what becomes of the
+    /// occurrences that passed.
+    Resume,
+    /// Moves the cursor past occurrences that an operator leaves out, due or not, paused or not, if
+    /// generation and cursor are those that were read. The range begins with the cursor, or behind it
+    /// if the cursor's occurrence was started: that one goes on.
+    Skip(Advance),
     /// Adds one run beside the schedule. The same id (and time, if given) again changes nothing while
     /// its run waits or is active, and for the retention of the first trigger with it, which begins
     /// with that trigger. Of more than [`MAX_REMEMBERED`](crate::record::MAX_REMEMBERED) ids of one
@@ -241,12 +240,9 @@ pub enum Action<'a> {
     },
     /// Requests the cancellation of active runs: their nodes learn it from the reply to the next
     /// extension, and at once where the store has notifications. The occurrence is not run again,
-    /// even if its node has died. Unless a fence is given, triggers that wait and occurrences that wait
-    /// for another attempt end as cancelled, too: that of the cursor when a node gives it up.
-    Cancel {
-        /// The fence of the run; `None`: all active runs of the job.
-        fence: Option<i64>,
-    },
+    /// even if its node has died. Triggers of the scope that wait and occurrences that wait for another
+    /// attempt end as cancelled, too: that of the cursor when a node gives it up.
+    Cancel(CancelScope<'a>),
     /// Requests the cancellation of all active at-most-once runs of the job, because its next
     /// occurrence is due and replaces them ([`Overlap::Replace`](crate::Overlap::Replace)): if the
     /// record still has this generation, and the cursor is due at `expected`. Otherwise nothing
@@ -294,6 +290,30 @@ impl<'a> Action<'a> {
     /// A trigger now, whose id is remembered for [24 h](TRIGGER_RETENTION).
     pub fn trigger(id: &'a str) -> Self {
         Action::Trigger { id, scheduled_at: None, retention: TRIGGER_RETENTION }
+    }
+}
+
+/// What a cancellation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelScope<'a> {
+    /// All active runs of the job, the triggers that wait, and the occurrences that wait for another
+    /// attempt.
+    All,
+    /// The active run with this fence.
+    Run(i64),
+    /// The triggers with this id, whether they wait, are active or wait for another attempt.
+    Trigger(&'a str),
+}
+
+impl CancelScope<'_> {
+    /// `true` if it ends every run of the occurrence.
+    pub(crate) fn has(self, occurrence: &Occurrence) -> bool {
+        match self {
+            CancelScope::All => true,
+            CancelScope::Run(_) => false,
+            CancelScope::Trigger(id) => occurrence.trigger.as_deref() == Some(id),
+        }
     }
 }
 

@@ -107,14 +107,6 @@ impl JobState {
     pub fn unreadable(name: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { unreadable: Some(reason.into()), ..Self::empty(name) }
     }
-
-    /// The number of runs that are being cancelled, and of occurrences that were cancelled since
-    /// `before` was read.
-    pub(crate) fn cancelled_since(&self, before: &Self) -> usize {
-        let ended = self.counters.cancelled.saturating_sub(before.counters.cancelled);
-        let active = self.leases.iter().filter(|lease| lease.cancel_requested).count();
-        active.saturating_add(ended.try_into().unwrap_or(usize::MAX))
-    }
 }
 
 /// The lease of an active run.

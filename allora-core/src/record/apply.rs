@@ -45,10 +45,11 @@ pub fn apply(
             return Ok(Reply::Deleted);
         }
         Action::Pause { .. }
-        | Action::Resume { .. }
+        | Action::Resume
+        | Action::Skip(_)
         | Action::Rerun { .. }
         | Action::Dismiss { .. }
-        | Action::Cancel { .. }
+        | Action::Cancel(_)
         | Action::Reset { .. } => {
             operate::operate(live(record, name)?, operation, context, history)?;
         }

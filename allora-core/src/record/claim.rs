@@ -384,6 +384,7 @@ impl Record {
         let outcome = not_run.outcome();
         let counter = match outcome {
             Outcome::Skipped => &mut self.counters.skipped,
+            Outcome::Cancelled => &mut self.counters.cancelled,
             _ => &mut self.counters.missed,
         };
         *counter = counter.saturating_add(count);

@@ -1,4 +1,4 @@
-//! Operators' changes of a job: pause, resume, cancel, dead letters, and reset; and the cancellation of
+//! Operators' changes of a job: pause, resume, skip, cancel, dead letters, and reset; and the cancellation of
 //! runs that a later occurrence replaces. Triggers are in `trigger.rs`.
 //!
 //! A cancellation is a flag of the lease, because an operator must end a run whose node is unknown
@@ -10,8 +10,8 @@
 use super::{HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
-        Action, Advance, DeadLetter, HistoryEntry, Lease, NextRun, NotRun, NotRunReason,
-        Occurrence, OnExpiry, Operation, Outcome, Pause, Sharing,
+        Action, Advance, CancelScope, DeadLetter, HistoryEntry, Lease, NextRun, NotRun,
+        NotRunReason, Occurrence, OnExpiry, Operation, Outcome, Pause, Sharing,
     },
     error::{Error, ErrorKind, Result},
     time::{Time, whole_millis},
@@ -31,14 +31,12 @@ pub(super) fn operate(
             let since = record.paused.take().map_or(now, |pause| pause.since);
             record.paused = Some(Pause { since, note: (*note).to_owned() });
         }
-        Action::Resume { skip } => {
-            if let Some(skip) = skip {
-                record.check_gap(name, skip)?;
-                let first = Occurrence::from(skip.expected);
-                record.skip(name, first, skip.not_run, context, history);
-                record.cursor = skip.then;
-            }
-            record.paused = None;
+        Action::Resume => record.paused = None,
+        Action::Skip(skip) => {
+            record.check_skip(name, skip)?;
+            let first = Occurrence::from(skip.expected);
+            record.skip(name, first, skip.not_run, context, history);
+            record.cursor = skip.then;
         }
         Action::Rerun { occurrence } => {
             let letter = record.remove_dead_letter(name, occurrence)?;
@@ -50,16 +48,17 @@ pub(super) fn operate(
         Action::Dismiss { occurrence } => {
             record.remove_dead_letter(name, occurrence)?;
         }
-        Action::Cancel { fence } => {
+        Action::Cancel(scope) => {
             record.reap(name, context.now, history);
-            let is_it = |lease: &&mut Lease| fence.is_none_or(|fence| lease.fence == fence);
+            let is_it = |lease: &&mut Lease| match scope {
+                CancelScope::Run(fence) => lease.fence == *fence,
+                scope => scope.has(&lease.occurrence),
+            };
             // A run that was recorded as lost may be active, too.
             for lease in record.leases.iter_mut().chain(&mut record.lost).filter(is_it) {
                 lease.cancel_requested = true;
             }
-            if fence.is_none() {
-                record.cancel_waiting(name, context, history);
-            }
+            record.cancel_waiting(name, *scope, context, history);
         }
         Action::Replace { generation, expected, by } => {
             record.reap(name, context.now, history);
@@ -79,17 +78,24 @@ pub(super) fn operate(
 const CANCELLED_ENTRIES: usize = 16;
 
 impl Record {
-    /// Ends the triggers that wait, and the occurrences that wait for another attempt. Only a node,
-    /// which has the schedule, can move the cursor away from a started occurrence: that one becomes a
+    /// Ends the triggers of this scope that wait, and its occurrences that wait for another attempt.
+    /// Only a node, which has the schedule, can move the cursor away from a started occurrence: that one becomes a
     /// lease that is over and whose run was to be cancelled, which a node gives up.
-    fn cancel_waiting(&mut self, name: &str, context: OpContext<'_>, history: &mut HistoryBuffer) {
+    fn cancel_waiting(
+        &mut self,
+        name: &str,
+        scope: CancelScope<'_>,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) {
         let now = whole_millis(context.now);
-        let triggers = std::mem::take(&mut self.triggers).into_iter().map(|occurrence| {
+        let triggers = self.triggers.extract_if(.., |trigger| scope.has(trigger));
+        let triggers = triggers.map(|occurrence| {
             let not_before = occurrence.scheduled_at;
             PendingRetry { occurrence, attempts: 0, not_before }
         });
-        let waiting: Vec<_> =
-            std::mem::take(&mut self.retries).into_iter().chain(triggers).collect();
+        let retries = self.retries.extract_if(.., |retry| scope.has(&retry.occurrence));
+        let waiting: Vec<_> = retries.chain(triggers).collect();
         // The history of a store is written with the record, in one transaction of limited size.
         let (mut entries, mut rest): (usize, Option<HistoryEntry>) = (0, None);
         for PendingRetry { occurrence, attempts, not_before } in waiting {
@@ -159,7 +165,7 @@ impl Record {
     }
 
     /// Checks that the skipped range begins at this cursor.
-    fn check_gap(&self, name: &str, skip: &Advance) -> Result {
+    fn check_skip(&self, name: &str, skip: &Advance) -> Result {
         let follows = self.cursor.is_some_and(|cursor| {
             match self.last_started >= Some(cursor.scheduled_at) {
                 true => cursor.scheduled_at < skip.expected,

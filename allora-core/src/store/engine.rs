@@ -478,7 +478,7 @@ fn notification_of(
             | Action::GiveUp { .. },
             Ok(Reply::Accepted),
         ) => head_due_at().filter(|due_at| *due_at <= now).map(|_| job()),
-        (Action::Cancel { .. } | Action::Replace { .. } | Action::Delete, Ok(_))
+        (Action::Cancel(_) | Action::Replace { .. } | Action::Delete, Ok(_))
             if record.is_some_and(is_cancelled) =>
         {
             Some(cancel())
@@ -496,7 +496,8 @@ fn notification_of(
         (
             Action::Modify(_)
             | Action::Pause { .. }
-            | Action::Resume { .. }
+            | Action::Resume
+            | Action::Skip(_)
             | Action::Trigger { .. }
             | Action::Rerun { .. }
             | Action::Dismiss { .. }

@@ -66,7 +66,7 @@ impl Bulk<'_> {
         let letters = state.dead.iter().map(|letter| &letter.occurrence);
         match self {
             Bulk::Pause { note } => one(Action::Pause { note }),
-            Bulk::Resume(Gap::CatchUp) => one(Action::Resume { skip: None }),
+            Bulk::Resume(Gap::CatchUp) => one(Action::Resume),
             Bulk::Resume(Gap::Missed) => Vec::new(),
             Bulk::Trigger { id } => one(Action::Trigger { id, scheduled_at: None, retention }),
             Bulk::Rerun => letters

@@ -75,7 +75,7 @@ pub(crate) use definition::Found;
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
 pub use list::{Filter, ScheduleState};
-pub use operate::MAX_BACKFILL;
+pub use operate::{MAX_BACKFILL, MAX_SKIP};
 pub use planned::Creation;
 pub use route::Handler;
 pub(crate) use route::{Resolved, Route, Routed, Router};

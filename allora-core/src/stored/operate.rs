@@ -1,4 +1,4 @@
-//! Operations on a schedule: pause, resume, cancel, trigger, backfill, rerun, reset.
+//! Operations on a schedule: pause, resume, skip, cancel, trigger, backfill, rerun, reset.
 
 use super::{
     Gap, Schedules,
@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Advance, JobState, Lease, NextRun, NotRun, NotRunReason, Occurrence, Operation,
-        Outcome, TriggerStatus, Triggered, outcome_of_trigger,
+        Action, Advance, CancelScope, JobState, Lease, NextRun, NotRun, NotRunReason, Occurrence,
+        Operation, Outcome, TriggerStatus, Triggered, outcome_of_trigger,
     },
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
@@ -23,6 +23,9 @@ use std::{pin::pin, time::Duration};
 
 /// The largest number of runs of one backfill: the number of triggers that may wait.
 pub const MAX_BACKFILL: usize = crate::record::MAX_TRIGGERS;
+
+/// The largest number of occurrences that one call leaves out.
+pub const MAX_SKIP: usize = 1_000;
 
 impl Schedules {
     /// Pauses a schedule and records the reason. Active runs continue, and a trigger still starts a
@@ -46,24 +49,69 @@ impl Schedules {
     /// # Cancel safety
     /// A dropped call may or may not have resumed it. Resume it again.
     pub async fn resume(&self, name: &str, gap: Gap) -> Result<JobState> {
+        if gap == Gap::Missed {
+            let now = self.recent_store_time().await?;
+            self.skip_until(name, now, NotRunReason::CatchUp).await?;
+        }
+        self.change(name, Action::Resume).await
+    }
+
+    /// Leaves out the next `n` occurrences of a schedule that were not started: they do not run, and
+    /// the history has them as cancelled by an operator. Triggers, active runs and further attempts go
+    /// on. Returns what was left out: fewer than `n` if the schedule ends before, or if a node claims
+    /// one of them during the call; `None` if none is to come.
+    ///
+    /// # Errors
+    /// `Invalid` if `n` is 0 or more than [`MAX_SKIP`], or if the definition cannot be read: only its
+    /// nodes know the times of a job in code with a schedule of its own ([`Job`](crate::Job)).
+    /// `NotFound`, `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have left them out. Look at [`next`](Self::next) before you repeat
+    /// it, or more are left out.
+    pub async fn skip_next(&self, name: &str, n: usize) -> Result<Option<NotRun>> {
+        if !(1..=MAX_SKIP).contains(&n) {
+            let wrong = format!("{n} occurrences cannot be left out; give 1 to {MAX_SKIP}");
+            return Err(Error::invalid(wrong).op("skip_next"));
+        }
+        let seen = self.get(name).await?;
+        let mut coming = self.next(name, n + 1).await?;
+        coming.retain(|next| seen.last_started < Some(next.scheduled_at));
+        coming.truncate(n);
+        let Some(last) = coming.last() else { return Ok(None) };
+        self.skip_until(name, last.scheduled_at, NotRunReason::Operator).await
+    }
+
+    /// Leaves out the occurrences up to this time that were not started.
+    async fn skip_until(
+        &self,
+        name: &str,
+        until: Time,
+        reason: NotRunReason,
+    ) -> Result<Option<NotRun>> {
         loop {
-            let skip = match gap {
-                Gap::CatchUp => None,
-                Gap::Missed => self.gap(&self.get(name).await?).await?,
+            let seen = self.get(name).await?;
+            let Some(skip) = self.range_until(&seen, until, reason).await? else {
+                return Ok(None);
             };
-            match self.change(name, Action::Resume { skip }).await {
+            match self.change(name, Action::Skip(skip)).await {
                 // It was claimed or changed since it was read.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                answer => return answer,
+                Err(error) => return Err(error),
+                Ok(_) => return Ok(Some(skip.not_run)),
             }
         }
     }
 
-    /// The range of occurrences that came due and were not started.
-    async fn gap(&self, seen: &JobState) -> Result<Option<Advance>> {
+    /// The range of occurrences up to this time that were not started.
+    async fn range_until(
+        &self,
+        seen: &JobState,
+        until: Time,
+        reason: NotRunReason,
+    ) -> Result<Option<Advance>> {
         let name = seen.name.as_str();
         let definition = self.definition(seen).await?;
-        let now = self.recent_store_time().await?;
         let started = seen.counters.started;
         let first = match seen.next {
             Some(begun) if seen.last_started >= Some(begun.scheduled_at) => {
@@ -71,18 +119,18 @@ impl Schedules {
             }
             cursor => cursor,
         };
-        let Some(first) = first.map(|next| next.scheduled_at).filter(|at| *at <= now) else {
+        let Some(first) = first.map(|next| next.scheduled_at).filter(|at| *at <= until) else {
             return Ok(None);
         };
         // From the last one that came due: an interval keeps its phase.
         let schedule = definition.schedule();
-        let until = definition.settings().end.map_or(now, |end| end.min(now));
+        let until = definition.settings().end.map_or(until, |end| end.min(until));
         let last = schedule.latest_at(first, until);
         let count = last.and_then(|_| schedule.count(first, until)).map(|further| further + 1);
         let last = last.unwrap_or(until).max(first);
         let then = definition.following(name, last, started)?;
-        let passed = NotRun { count, last, reason: NotRunReason::CatchUp };
-        Ok(Some(Advance::new(seen.generation, first, passed, then)))
+        let left_out = NotRun { count, last, reason };
+        Ok(Some(Advance::new(seen.generation, first, left_out, then)))
     }
 
     /// Cancels the active runs of a job, the triggers that wait, and the occurrences that wait for
@@ -109,9 +157,32 @@ impl Schedules {
     /// # Cancel safety
     /// A dropped call may or may not have cancelled the runs. Cancel them again.
     pub async fn cancel(&self, name: &str) -> Result<usize> {
+        self.cancel_scope(name, CancelScope::All).await
+    }
+
+    /// Cancels the triggers of a job with this id, as [`cancel`](Self::cancel): whether they wait, are
+    /// active, or wait for another attempt. The id stays remembered, so that no late copy of the
+    /// trigger runs. With the id `backfill`, ends what is left of a [backfill](Self::backfill). Returns
+    /// their number; 0 if there is none.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have cancelled them. Cancel them again.
+    pub async fn cancel_trigger(&self, name: &str, id: &str) -> Result<usize> {
+        self.cancel_scope(name, CancelScope::Trigger(id)).await
+    }
+
+    /// The number of runs of this scope that are being cancelled, and of occurrences that were
+    /// cancelled meanwhile.
+    async fn cancel_scope(&self, name: &str, scope: CancelScope<'_>) -> Result<usize> {
         let before = self.get(name).await?;
-        let state = self.change(name, Action::Cancel { fence: None }).await?;
-        Ok(state.cancelled_since(&before))
+        let state = self.change(name, Action::Cancel(scope)).await?;
+        let is_ending = |lease: &&Lease| lease.cancel_requested && scope.has(&lease.occurrence);
+        let active = state.leases.iter().filter(is_ending).count();
+        let ended = state.counters.cancelled.saturating_sub(before.counters.cancelled);
+        Ok(active.saturating_add(ended.try_into().unwrap_or(usize::MAX)))
     }
 
     /// Triggers one run now, independently of the schedule. `id` identifies the trigger: the same id

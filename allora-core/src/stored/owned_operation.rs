@@ -2,8 +2,8 @@
 
 use crate::{
     backend::{
-        Action, Advance, Counters, Edit, ImportedProgress, NewSchedule, NextRun, OPERATION_BYTES,
-        Occurrence, Operation, Replan,
+        Action, Advance, CancelScope, Counters, Edit, ImportedProgress, NewSchedule, NextRun,
+        OPERATION_BYTES, Occurrence, Operation, Replan,
     },
     time::Time,
 };
@@ -21,13 +21,20 @@ enum OwnedAction {
     Create { kind: String, definition: String, first: Option<NextRun>, data: Vec<u8> },
     Modify(OwnedEdit),
     Pause { note: String },
-    Resume { skip: Option<Advance> },
+    Resume,
+    Skip(Advance),
     Trigger { id: String, scheduled_at: Option<Time>, retention: Duration },
     Rerun { occurrence: Occurrence },
-    Cancel { fence: Option<i64> },
+    Cancel(OwnedScope),
     Dismiss { occurrence: Occurrence },
     Reset { incarnation: i64, first: Option<NextRun> },
     Delete,
+}
+
+enum OwnedScope {
+    All,
+    Run(i64),
+    Trigger(String),
 }
 
 struct OwnedEdit {
@@ -62,7 +69,8 @@ impl OwnedOperation {
                 })
             }
             Action::Pause { note } => OwnedAction::Pause { note: (*note).to_owned() },
-            Action::Resume { skip } => OwnedAction::Resume { skip: *skip },
+            Action::Resume => OwnedAction::Resume,
+            Action::Skip(skip) => OwnedAction::Skip(*skip),
             Action::Trigger { id, scheduled_at, retention } => OwnedAction::Trigger {
                 id: (*id).to_owned(),
                 scheduled_at: *scheduled_at,
@@ -71,7 +79,11 @@ impl OwnedOperation {
             Action::Rerun { occurrence } => {
                 OwnedAction::Rerun { occurrence: (*occurrence).clone() }
             }
-            Action::Cancel { fence } => OwnedAction::Cancel { fence: *fence },
+            Action::Cancel(scope) => OwnedAction::Cancel(match scope {
+                CancelScope::All => OwnedScope::All,
+                CancelScope::Run(fence) => OwnedScope::Run(*fence),
+                CancelScope::Trigger(id) => OwnedScope::Trigger((*id).to_owned()),
+            }),
             Action::Dismiss { occurrence } => {
                 OwnedAction::Dismiss { occurrence: (*occurrence).clone() }
             }
@@ -99,12 +111,17 @@ impl OwnedOperation {
                 })
             }
             OwnedAction::Pause { note } => Action::Pause { note },
-            OwnedAction::Resume { skip } => Action::Resume { skip: *skip },
+            OwnedAction::Resume => Action::Resume,
+            OwnedAction::Skip(skip) => Action::Skip(*skip),
             OwnedAction::Trigger { id, scheduled_at, retention } => {
                 Action::Trigger { id, scheduled_at: *scheduled_at, retention: *retention }
             }
             OwnedAction::Rerun { occurrence } => Action::Rerun { occurrence },
-            OwnedAction::Cancel { fence } => Action::Cancel { fence: *fence },
+            OwnedAction::Cancel(scope) => Action::Cancel(match scope {
+                OwnedScope::All => CancelScope::All,
+                OwnedScope::Run(fence) => CancelScope::Run(*fence),
+                OwnedScope::Trigger(id) => CancelScope::Trigger(id),
+            }),
             OwnedAction::Dismiss { occurrence } => Action::Dismiss { occurrence },
             OwnedAction::Reset { incarnation, first } => {
                 Action::Reset { incarnation: *incarnation, first: *first }
@@ -167,11 +184,13 @@ mod tests {
             Action::Modify(edit),
             Action::Modify(Edit::of(8)),
             Action::Pause { note: "why" },
-            Action::Resume { skip: Some(Advance::new(9, time(1), not_run, next)) },
-            Action::Resume { skip: None },
+            Action::Skip(Advance::new(9, time(1), not_run, next)),
+            Action::Resume,
             Action::Trigger { id: "id", scheduled_at: Some(time(6)), retention },
             Action::Rerun { occurrence: &occurrence },
-            Action::Cancel { fence: Some(10) },
+            Action::Cancel(CancelScope::All),
+            Action::Cancel(CancelScope::Run(10)),
+            Action::Cancel(CancelScope::Trigger("id")),
             Action::Dismiss { occurrence: &occurrence },
             Action::Reset { incarnation: 11, first: next },
             Action::Delete,

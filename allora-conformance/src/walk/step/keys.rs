@@ -17,7 +17,7 @@ impl Walker {
         if random.one_in(8) {
             let action = match random.below(4) {
                 0 => Action::Pause { note: "note" },
-                1 => Action::Resume { skip: None },
+                1 => Action::Resume,
                 2 => Action::Read,
                 _ => Action::Delete,
             };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    backend::Advance,
+    backend::{Advance, CancelScope},
     planner::{
         job::decide::{Claimant, Decision, GiveUp, decide},
         job::known::Known,
@@ -145,8 +145,8 @@ fn what_is_decided_from_the_present_record_is_granted() {
             let action = match (random.below(14), lease) {
                 (0 | 1, _) => Some(Action::trigger(&id)),
                 (2, _) => Some(Action::Pause { note: "" }),
-                (3 | 4, _) => Some(Action::Resume { skip: None }),
-                (5, Some(_)) => Some(Action::Cancel { fence: None }),
+                (3 | 4, _) => Some(Action::Resume),
+                (5, Some(_)) => Some(Action::Cancel(CancelScope::All)),
                 (6, Some(lease)) => Some(Action::Release { fence: lease.fence }),
                 (7, Some(lease)) => Some(Action::Retry {
                     fence: lease.fence,

@@ -98,8 +98,7 @@ fn a_paused_job_is_checked_when_an_occurrence_is_held_back_then_at_growing_inter
     let (mut job, asked) = asked_in(job, 11..600);
     assert_eq!(asked, [60, 65, 70, 80, 100, 140, 200, 260, 320, 380, 440, 500, 560]);
     // It is resumed, and no notification comes.
-    job.apply(&Operation::new("job", Action::Resume { skip: None }), "operator", at(600.0))
-        .unwrap();
+    job.apply(&Operation::new("job", Action::Resume), "operator", at(600.0)).unwrap();
     job.at(620.0).expect(&[600.], &["missed 60-540 9"], 660.);
 }
 

@@ -382,7 +382,7 @@ impl World {
         let change = match dice.below(6) {
             0 | 1 => Action::trigger(&id),
             2 => Action::Pause { note: "" },
-            3 => Action::Resume { skip: None },
+            3 => Action::Resume,
             4 => {
                 self.seen.redefined += 1;
                 self.stock();
@@ -412,7 +412,7 @@ impl World {
         self.join_as(self.seen.redefined, slots.max(4), Rates::default());
         self.lab.sim.run_for(secs(1));
         for plan in &self.plans {
-            let resume = allora_core::backend::Action::Resume { skip: None };
+            let resume = allora_core::backend::Action::Resume;
             self.lab.operate(&plan.name, resume).unwrap();
         }
         // Blocked machines go on, again and again.

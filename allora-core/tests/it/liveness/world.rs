@@ -807,7 +807,7 @@ impl Playing<'_> {
         let action = match self.dice.below(4) {
             0 | 1 => Action::trigger(&id),
             2 => Action::Pause { note: "" },
-            _ => Action::Resume { skip: None },
+            _ => Action::Resume,
         };
         // A job that is not registered yet cannot be changed.
         drop(self.fleet.operate(&name, action));

@@ -3,7 +3,7 @@
 use crate::support::{Lab, Member, Over, Rates, at, secs};
 use allora_core::{
     Overlap, Retry, Run, Schedules,
-    backend::{Action, HistoryEntry, NotRunReason, Outcome, Reply},
+    backend::{Action, CancelScope, HistoryEntry, NotRunReason, Outcome, Reply},
     every, job,
     stored::Gap,
 };
@@ -102,7 +102,7 @@ fn a_run_learns_of_its_cancellation_by_its_next_extension_without_notifications(
         b.add("job", seat.job(every(secs(60)), secs(300)).at_least_once(secs(30))).grace(secs(1))
     });
     lab.until(71.0);
-    let cancel = Action::Cancel { fence: None };
+    let cancel = Action::Cancel(CancelScope::All);
     assert!(matches!(lab.operate("job", cancel), Ok(Reply::State(_))));
     lab.until(79.0);
     assert_eq!(member.handle.running(), 1);
@@ -126,7 +126,7 @@ fn a_run_learns_of_a_cancellation_that_came_before_the_reply_to_its_claim() {
             now += 0.01;
             lab.until(now);
         }
-        let action = if deleted { Action::Delete } else { Action::Cancel { fence: None } };
+        let action = if deleted { Action::Delete } else { Action::Cancel(CancelScope::All) };
         lab.operate("job", action).unwrap();
         begun += usize::from(lab.log.of("job").is_empty());
         lab.until(now + 6.0);

@@ -446,7 +446,7 @@ fn a_full_node_does_not_report_a_store_that_answers_again() {
     lab.until(20.0);
     member.faults.set(Rates { refuse: 1_000, ..Rates::default() });
     lab.operate("other", Action::Pause { note: "" }).unwrap();
-    lab.operate("other", Action::Resume { skip: None }).unwrap();
+    lab.operate("other", Action::Resume).unwrap();
     lab.until(25.0);
     assert!(!member.failing().is_empty(), "{}", member.handle.health());
     member.faults.set(Rates::default());

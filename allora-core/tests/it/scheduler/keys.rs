@@ -226,7 +226,7 @@ fn a_paused_group_waits() {
     change(Action::Pause { note: "the tapes are away" });
     lab.until(50.0);
     assert!(began(&lab, "b").is_empty());
-    change(Action::Resume { skip: None });
+    change(Action::Resume);
     lab.until(60.0);
     assert_eq!(lab.story("b"), ["succeeded 30"]);
 }

@@ -3,7 +3,7 @@
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_core::{
     Backend, Condition, Event, Overlap, Run, Runtime, Scheduler, SchedulerBuilder, Time,
-    backend::{Action, JobState, Lease, NotRunReason, Outcome, Page},
+    backend::{Action, CancelScope, JobState, Lease, NotRunReason, Outcome, Page},
     every,
     runtime::SimNode,
 };
@@ -114,7 +114,7 @@ fn stopped_in_trouble(seed: u64) -> Vec<String> {
     until(stop_at);
     for name in ["once", "key 1", "leased", "here", "mail 1"] {
         match draw(6) {
-            0 => drop(lab.operate(name, Action::Cancel { fence: None })),
+            0 => drop(lab.operate(name, Action::Cancel(CancelScope::All))),
             1 => drop(member.handle.remove(name)),
             2 => drop(lab.operate(name, Action::trigger("by hand"))),
             _ => {}
@@ -213,7 +213,7 @@ fn a_claim_without_a_reply_that_an_operator_cancels_is_completed_by_the_node_tha
         lab.until(9.9);
         member.faults.deaf_to_claims.store(true, Relaxed);
         lab.until(10.5);
-        lab.operate("job", Action::Cancel { fence: None }).unwrap();
+        lab.operate("job", Action::Cancel(CancelScope::All)).unwrap();
         member.handle.stop();
         member.faults.deaf_to_claims.store(false, Relaxed);
         lab.until(15.0);

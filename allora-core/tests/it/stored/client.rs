@@ -354,6 +354,53 @@ fn what_passed_while_it_was_paused_is_missed_or_caught_up_with() {
 }
 
 #[test]
+fn the_next_occurrences_are_left_out_once_and_the_one_that_runs_goes_on() {
+    let lab = Lab::new(8);
+    lab.start(|seat, b| {
+        let node = seat.node.clone();
+        b.kind("t", async move |_: Run| {
+            use allora_core::Runtime;
+            node.sleep_until(node.now() + secs(5)).await;
+        })
+    });
+    let client = schedules(&lab);
+    let skip = |name, n| lab.sim.block_on(client.skip_next(name, n));
+    add(&lab, StoredSchedule::new("a", "t", "* * * * *").starting(at(60.0)));
+    let skipped = skip("a", 2).unwrap().unwrap();
+    assert_eq!((skipped.count, skipped.last), (Some(2), at(120.0)));
+    lab.until(182.0);
+    let behind = skip("a", 1).unwrap().unwrap();
+    assert_eq!((behind.count, behind.last), (Some(1), at(240.0)));
+    lab.until(310.0);
+    let story = ["cancelled 60-120 2", "succeeded 180", "cancelled 240-240 1", "succeeded 300"];
+    assert_eq!(lab.story("a"), story);
+    assert_eq!(lab.state("a").counters.cancelled, 3);
+
+    add(&lab, StoredSchedule::new("ends", "t", "* * * * *").starting(at(360.0)).ending(at(420.0)));
+    assert_eq!(skip("ends", 1_000).unwrap().unwrap().count, Some(2), "it has no further one");
+    assert_eq!(skip("ends", 1).unwrap(), None);
+    for n in [0, 1_001] {
+        assert_eq!(skip("a", n).unwrap_err().kind(), ErrorKind::Invalid, "{n}");
+    }
+    assert_eq!(skip("none", 1).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_trigger_that_waits_is_cancelled_alone() {
+    let lab = Lab::new(8);
+    let client = schedules(&lab);
+    add(&lab, StoredSchedule::new("a", "t", "0 * * * *"));
+    for id in ["one", "two"] {
+        lab.sim.block_on(client.trigger("a", id)).unwrap();
+    }
+    let cancel = |id| lab.sim.block_on(client.cancel_trigger("a", id)).unwrap();
+    assert_eq!((cancel("one"), cancel("one"), cancel("no such")), (1, 0, 0));
+    lab.start(|_, b| b.kind("t", async |_: Run| {}));
+    lab.until(60.0);
+    assert_eq!(lab.story("a"), ["cancelled 0", "succeeded 0"]);
+}
+
+#[test]
 fn a_backfill_runs_each_instant_once_and_is_bounded() {
     let lab = Lab::new(9);
     let client = schedules(&lab);

@@ -255,7 +255,7 @@ fn a_server_that_hung_carries_out_no_claim_whose_time_is_over() {
         send(&other, STORE_TIME, Operation::new("stale", Action::Pause { note: "" }))
             .await
             .unwrap();
-        let resume = Action::Resume { skip: None };
+        let resume = Action::Resume;
         send(&other, STORE_TIME, Operation::new("stale", resume)).await.unwrap();
         server.signal("-STOP");
         let claims = hung.iter().map(async |(node, name, claim)| {

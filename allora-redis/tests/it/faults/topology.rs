@@ -51,9 +51,10 @@ fn nodes_follow_the_sentinels_to_another_primary() {
     let Some((mut primary, replica, sentinels)) = watched(&[]) else { return };
     let urls: Vec<String> = sentinels.iter().map(Server::url).collect();
     let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
-    // Every take is on the replica before its run starts, so that nothing is forgotten here: there
+    // Every take is on the replica before its run starts, so that no take is forgotten here: there
     // is but one replica, and nobody is cut off.
-    let fleet = Settings { replicas: 1, ..Settings::of(place) }.at_work();
+    let mut fleet = Settings { replicas: 1, ..Settings::of(place) }.at_work();
+    fleet.fails_over();
     primary.kill();
     patiently("the replica is the primary", || {
         // It throws its clients out when it changes its role.
@@ -140,8 +141,9 @@ fn nodes_follow_a_cluster_to_the_replica_of_a_killed_primary() {
         node.ask::<String>(&["INFO", "replication"]).is_ok_and(|told| told.contains(what))
     };
     patiently("it follows", || told(&nodes[3], "master_link_status:up"));
-    // As with sentinels: nothing is forgotten, since the only replica has every take.
-    let fleet = Settings { replicas: 1, ..Settings::of(place(&nodes)) }.at_work();
+    // As with sentinels: no take is forgotten, since the only replica has every one.
+    let mut fleet = Settings { replicas: 1, ..Settings::of(place(&nodes)) }.at_work();
+    fleet.fails_over();
     nodes[0].kill();
     patiently("the replica is the primary", || told(&nodes[3], "role:master"));
     // It comes back as a replica, and until then nothing starts.
