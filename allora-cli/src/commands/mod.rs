@@ -6,6 +6,7 @@ pub(crate) mod calendar;
 pub(crate) mod cancel;
 mod changes;
 pub(crate) mod completions;
+pub(crate) mod console;
 mod crontab_line;
 pub(crate) mod delete;
 pub(crate) mod doctor;

@@ -125,8 +125,8 @@ pub(crate) struct Run {
     /// Form of the log's lines.
     #[arg(long, default_value = "text")]
     log_format: LogFormat,
-    /// Serves /healthz, /readyz and /metrics over HTTP on this address, as 127.0.0.1:9117 [default:
-    /// not at all].
+    /// Serves /healthz, /readyz and /metrics over HTTP on this address, as 127.0.0.1:9117, and the
+    /// pages of `allora console` if it is a loopback address [default: not at all].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// The folder with a file for each secret that stored schedules name [default: the variables

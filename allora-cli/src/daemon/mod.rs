@@ -163,7 +163,7 @@ impl Daemon {
         }
         let pages = Arc::new(pages);
         if let Some(address) = &self.listen {
-            listen::listen(address, pages.clone(), &runtime).await?;
+            listen::listen(address, pages.clone(), &runtime)?;
         }
         let reached = connect_with_retry::connect_with_retry(
             open,
@@ -191,7 +191,7 @@ impl Daemon {
         if let Some(what) = store.durability_warning() {
             warn!(target: "allora", "{what}");
         }
-        let builder = Scheduler::builder(store)
+        let builder = Scheduler::builder(store.clone())
             .runtime(runtime.clone())
             .label(&self.node_name)
             .concurrency(self.concurrency)
@@ -210,7 +210,7 @@ impl Daemon {
             .map_err(Failure::of_input)?;
         let handle = scheduler.handle();
         alerts.set_node(handle.node());
-        pages.scheduler.get_or_init(|| handle.clone());
+        pages.open(&store, &handle, &runtime)?;
         let (machine, labels) = (self.node_name.clone(), self.node_labels.clone());
         let mut jobs = Jobs::new(handle.clone(), context, machine, labels);
         jobs.apply(files.lines())?;

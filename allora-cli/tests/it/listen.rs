@@ -116,6 +116,65 @@ fn a_daemon_answers_probes_and_shows_its_counters() {
 }
 
 #[test]
+fn half_open_connections_keep_nobody_from_an_answer() {
+    let site = Site::new("@daily true\n").with(&["--listen", "127.0.0.1:0"]);
+    let daemon = site.start();
+    let address = address(&daemon.log()).unwrap();
+    let half_open = |_| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n").unwrap();
+        stream
+    };
+    let open: Vec<TcpStream> = (0..200).map(half_open).collect();
+    assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
+    // The newest ones have time left for the rest of their heads: nobody has waited for that.
+    let mut newest = open.last().unwrap();
+    newest.write_all(b"Connection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    newest.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    daemon.stop_well();
+}
+
+#[test]
+fn the_console_is_for_browsers_on_this_machine() {
+    let site = Site::new("@daily true\n").with(&["--listen", "127.0.0.1:0"]);
+    let daemon = site.start();
+    let address = address(&daemon.log()).unwrap();
+    daemon.says(&format!("the console is at http://{address}/"));
+    let ask = |path: &str, host: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        send(&address, head.as_bytes())
+    };
+    for host in [&*address, "localhost:9117"] {
+        let page = ask("/jobs", host);
+        assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("jobs:true"), "{page}");
+    }
+    assert!(ask("/nodes", &address).contains("This node"));
+    let foreign = ask("/jobs", "evil.example");
+    assert!(foreign.starts_with("HTTP/1.1 421 ") && !foreign.contains("jobs:true"), "{foreign}");
+    assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 "), "a probe has any name");
+    daemon.stop_well();
+}
+
+#[test]
+fn an_address_that_other_machines_reach_has_the_probes_alone() {
+    let site = Site::new("@daily true\n").with(&["--listen", "0.0.0.0:0"]);
+    let daemon = site.start();
+    let address = address(&daemon.log()).unwrap().replace("0.0.0.0", "127.0.0.1");
+    for path in ["/healthz", "/metrics"] {
+        assert!(get(&address, path).starts_with("HTTP/1.1 200 "), "{path}");
+    }
+    let refused = get(&address, "/jobs");
+    assert!(
+        refused.starts_with("HTTP/1.1 403 ") && refused.contains("no access tokens yet"),
+        "{refused}"
+    );
+    assert!(!daemon.log().contains("the console is at"));
+    daemon.stop_well();
+}
+
+#[test]
 fn a_daemon_that_waits_for_its_store_lives_and_is_not_ready() {
     let mut site = Site::new("@daily true\n").with(&["--listen", "127.0.0.1:0"]);
     site.args[1] = "postgres://nobody@127.0.0.1:1/nothing".into();

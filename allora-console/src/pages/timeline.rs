@@ -73,9 +73,10 @@ const QUARTER: TimeDelta = TimeDelta::minutes(15);
 
 /// The most jobs that have a lane.
 pub(crate) const LANES: usize = 12;
-/// The most future occurrences of one job: one each minute.
+/// The most future occurrences of one job that are worked out: one each minute. More often ones go on
+/// at the same pace.
 const COMING: usize = 1_440;
-/// The most future occurrences of all jobs together.
+/// The most future occurrences of all jobs together that are worked out.
 const MOST_AHEAD: usize = 20_000;
 /// The height of a bar in a lane.
 const BAR: i64 = 13;
@@ -212,7 +213,7 @@ fn ahead<'a>(jobs: impl Iterator<Item = &'a JobState>, now: Time) -> String {
     let (mut seen, mut total) = (HashSet::new(), 0);
     for job in jobs.filter(|job| seen.insert(&*job.name)) {
         let coming = coming(job, now);
-        total += 1 + coming.len();
+        total += 1 + coming.len().min(COMING);
         if total > MOST_AHEAD {
             return String::new();
         }
@@ -257,7 +258,8 @@ fn lane(job: &JobState, y: i64, entries: &[HistoryEntry], context: &Context) -> 
     blocks.extend(overdue(job, y, context));
     blocks.sort_by_key(|block| block.x);
     let coming = coming(job, now);
-    let bars = coming.iter().map(|at| (x(*at, now), y, future_width(usual, *at, now), BAR));
+    let bars = coming.iter().map(|at| (x(*at, now), future_width(usual, *at, now)));
+    let bars = joined(bars).into_iter().map(|(x, width)| (x, y, width, BAR));
     let next = coming.first().map(|at| context.moment(*at));
     let next = next.map(|at| format!("; {} to come, the next {}", coming.len(), at.text));
     let summary = format!("{}, {failed} failed{}", runs(past.len()), next.unwrap_or_default());
@@ -340,6 +342,18 @@ fn runs(number: usize) -> String {
     counted(number, "run")
 }
 
+/// Places and widths, in their order, with those that touch made one.
+fn joined(bars: impl Iterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for (x, width) in bars {
+        match joined.last_mut() {
+            Some((from, wide)) if x <= *from + *wide => *wide = (*wide).max(x + width - *from),
+            _ => joined.push((x, width)),
+        }
+    }
+    joined
+}
+
 /// The width of a run to come, which is expected to take its usual time.
 fn future_width(usual: Option<Duration>, at: Time, now: Time) -> i64 {
     let span = usual.and_then(|usual| TimeDelta::from_std(usual).ok()).unwrap_or_default();
@@ -357,6 +371,15 @@ fn coming(job: &JobState, now: Time) -> Vec<Time> {
         settings.end = Some(settings.end.map_or(until, |end| end.min(until)));
         let further = settings.explain(&job.name, definition.schedule(), next.scheduled_at, COMING);
         coming.extend(further.into_iter().map(|explained| explained.due));
+        if let [first, .., last] = coming[..]
+            && coming.len() > COMING
+        {
+            let step = (last - first) / i32::try_from(COMING).unwrap_or(i32::MAX);
+            // A second is the shortest period of a schedule.
+            let step = step.max(TimeDelta::seconds(1));
+            let later = std::iter::successors(Some(last + step), |at| Some(*at + step));
+            coming.extend(later.take_while(|at| *at < until));
+        }
     }
     coming.retain(|at| (now..now + SPAN).contains(at));
     coming
@@ -380,20 +403,34 @@ mod tests {
         let mut job = JobState::empty("nightly");
         job.definition = "0 */6 * * *".into();
         job.next = Some(at("2026-10-26T06:00:00Z").into());
-        let entries = [run("2026-10-25T14:12:07Z", "2026-10-25T20:12:07Z", Outcome::Succeeded)];
+        let entries = [run("2026-10-25T17:12:07Z", "2026-10-25T20:12:07Z", Outcome::Succeeded)];
         let overview = Overview::of_test(vec![job.clone()], context.now);
         let timeline = timeline(&entries, true, &overview, &[&job], &context);
         let [lane] = &timeline.lanes[..] else { panic!("{timeline:?}") };
         let [block] = &lane.blocks[..] else { panic!("{lane:?}") };
-        assert_eq!((block.x, block.width), (190 + 1042 / 4, 1042 / 8));
+        assert_eq!((block.x, block.width), (515, 1042 / 16));
         assert_eq!((block.fill, &*block.link), ("f-ok", "run?name=nightly&fence=7"));
-        // The usual run takes six hours.
-        assert!(lane.coming.starts_with("M793 66h130v13h-130z"), "{}", lane.coming);
+        // The usual run takes three hours.
+        assert!(lane.coming.starts_with("M793 66h65v13h-65z"), "{}", lane.coming);
         for path in [&lane.coming, &timeline.ahead] {
             assert_eq!(path.matches('M').count(), 4, "{path}");
         }
         let next = "1 run, 0 failed; 4 to come, the next Mon 26 Oct 07:00 CET";
         assert_eq!(lane.summary, next);
+    }
+
+    #[test]
+    fn a_job_that_runs_often_is_one_bar_to_the_end_of_the_plot() {
+        let context = Context::of_test();
+        let mut job = JobState::empty("poll");
+        job.definition = "@every 7s".into();
+        job.next = Some((context.now + TimeDelta::seconds(3)).into());
+        let coming = coming(&job, context.now);
+        assert_eq!(coming.len(), (86_400_usize - 3).div_ceil(7));
+        let lane = lane(&job, 66, &[], &context);
+        assert_eq!(lane.coming.matches('M').count(), 1, "{}", lane.coming);
+        let ahead = ahead([&job].into_iter(), context.now);
+        assert_eq!(ahead.matches('M').count(), 96, "{ahead}");
     }
 
     #[test]
