@@ -6,7 +6,13 @@ use std::fmt::Write;
 /// The groups, in the order in which they are shown. Each command is in one of them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run crontabs", &["run", "exec", "next"]),
-    ("Look", &["status", "list", "show", "why", "history", "logs", "stats", "nodes", "doctor"]),
+    (
+        "Look",
+        &[
+            "status", "console", "list", "show", "why", "history", "logs", "stats", "nodes",
+            "doctor",
+        ],
+    ),
     ("Steer jobs", &["trigger", "backfill", "rerun", "pause", "resume", "skip", "cancel", "reset"]),
     ("Stored schedules", &["add", "modify", "delete", "sync", "export", "import", "calendar"]),
     ("Set up", &["init", "gc", "completions", "man"]),

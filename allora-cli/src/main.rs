@@ -10,7 +10,9 @@ mod declared;
 mod failure;
 mod help;
 mod kinds;
+mod local_console;
 mod output;
+mod server;
 mod session;
 mod store;
 mod table;
@@ -63,6 +65,7 @@ enum Command {
     Logs(commands::logs::Logs),
     Stats(commands::stats::Stats),
     Status(commands::status::Status),
+    Console(commands::console::Console),
     Why(commands::why::Why),
     Exec(commands::exec::Exec),
     Nodes(commands::nodes::Nodes),
@@ -126,6 +129,7 @@ impl Allora {
             Command::Logs(logs) => logs.run(),
             Command::Stats(stats) => stats.run(),
             Command::Status(status) => status.run(),
+            Command::Console(console) => console.run(),
             Command::Why(why) => why.run(),
             Command::Exec(exec) => exec.run(),
             Command::Nodes(nodes) => nodes.run(),

@@ -141,15 +141,54 @@ pub(crate) fn state_json(state: &JobState, is_orphaned: bool) -> Value {
 
 /// The exit status of a command that has failed, from its error.
 pub(crate) fn exit_status(entry: &HistoryEntry) -> Option<u8> {
-    let rest = entry.outcome.error().strip_prefix("exit status: ")?;
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
+    number_after("exit status: ", entry.outcome.error())
 }
 
-/// An entry of the history as programs read it: the library's object, with the exit status of a
-/// command.
+/// The number of the signal that ended a command, from its error.
+pub(crate) fn signal(entry: &HistoryEntry) -> Option<u8> {
+    number_after("signal: ", entry.outcome.error())
+}
+
+/// The number after this text, where an error of the daemon has it: at its beginning, or after the
+/// time limit.
+fn number_after(what: &str, error: &str) -> Option<u8> {
+    let ended = match error.strip_prefix("timed out after ") {
+        Some(limit) => limit.split_once(ENDED)?.1,
+        None => error,
+    };
+    let rest = ended.strip_prefix(what)?;
+    let digits = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().ok()
+}
+
+/// The text before the status of a command in the error of a run that took too long.
+pub(crate) const ENDED: &str = ", and was ended: ";
+
+/// An entry of the history as programs read it: the library's object, with the exit status or the
+/// signal of a command.
 pub(crate) fn entry_json(entry: &HistoryEntry) -> Value {
     let mut object = json!(entry);
     object["exit_status"] = exit_status(entry).into();
+    object["signal"] = signal(entry).into();
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_after;
+
+    #[test]
+    fn the_end_of_a_command_is_read_from_the_error_of_its_run() {
+        for (error, status, signal) in [
+            ("exit status: 3; its output ends: signal: 9", Some(3), None),
+            ("signal: 9 (SIGKILL)", None, Some(9)),
+            ("timed out after 1s, and was ended: signal: 15 (SIGTERM)", None, Some(15)),
+            ("timed out after 1s, and was ended: exit status: 0", Some(0), None),
+            ("timed out after 1s, and was killed; its output ends: exit status: 3", None, None),
+            ("cannot start exit status: 3", None, None),
+        ] {
+            assert_eq!(number_after("exit status: ", error), status, "{error}");
+            assert_eq!(number_after("signal: ", error), signal, "{error}");
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! `allora cancel`: cancels the active runs of a job, and those that wait.
 
+use super::changes::{Changes, made};
 use crate::{
     failure::Outcome,
     session::{self, Session},
     store::StoreArgs,
 };
 use clap::Args;
-use std::io::{self, Write};
 
 /// Cancels the runs of a job on all nodes, and what waits to run.
 ///
@@ -26,6 +26,8 @@ pub(crate) struct Cancel {
     #[arg(long, value_name = "ID")]
     trigger: Option<String>,
     #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
     place: StoreArgs,
 }
 
@@ -44,6 +46,8 @@ impl Cancel {
             1 => format!("1 run of {name:?} is being cancelled"),
             runs => format!("{runs} runs of {name:?} are being cancelled"),
         };
-        Ok(writeln!(io::stdout().lock(), "{text}")?)
+        let mut object = made(&name, "cancelled");
+        object["runs"] = runs.into();
+        self.changes.print([object], format_args!("{text}\n"))
     }
 }

@@ -1,6 +1,9 @@
 //! `allora delete`: deletes schedules.
 
-use super::selection::{DryRun, Selection};
+use super::{
+    changes::{Changes, made},
+    selection::{DryRun, Selection},
+};
 use crate::{
     declared::Declared,
     failure::{Failure, Outcome},
@@ -29,6 +32,8 @@ pub(crate) struct Delete {
     #[arg(long, short = 'y', conflicts_with_all = ["name", "dry_run"])]
     yes: bool,
     #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
     place: StoreArgs,
 }
 
@@ -40,13 +45,14 @@ impl Delete {
                 if !self.force {
                     check(&session, &name).await?;
                 }
-                Ok(session.schedules.delete(&name).await?)
+                session.schedules.delete(&name).await?;
+                self.changes.print([made(&name, "deleted")], "")
             }
             None => {
                 if !self.yes && !self.dry_run.is_asked_for() {
                     confirm(&self.jobs.preview(&session, Bulk::Delete).await?)?;
                 }
-                self.jobs.change(&session, Bulk::Delete, self.dry_run).await
+                self.jobs.change(&session, Bulk::Delete, self.dry_run, self.changes).await
             }
         })
     }

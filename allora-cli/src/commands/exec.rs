@@ -3,7 +3,7 @@
 use super::crontab_line::Crontabs;
 use crate::{
     clock,
-    crontab_files::Line,
+    crontab_files::{EnvFile, Line},
     daemon::foreground,
     failure::{Failure, Outcome},
     kinds::{
@@ -17,6 +17,7 @@ use crate::{
 use clap::Args;
 use std::{
     io::Write,
+    path::PathBuf,
     process::{ExitStatus, Stdio},
 };
 
@@ -33,6 +34,10 @@ pub(crate) struct Exec {
     name: String,
     #[command(flatten)]
     crontabs: Crontabs,
+    /// A file of variables for the command of a line, as that of `allora run`. May be given several
+    /// times.
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -40,7 +45,7 @@ pub(crate) struct Exec {
 impl Exec {
     pub(crate) fn run(self) -> Outcome {
         let spec = match self.crontabs.line(&self.name)? {
-            Some(line) => of_line(&line),
+            Some(line) => of_line(&line, &self.env_file)?,
             None => self.stored()?,
         };
         let about = [
@@ -86,17 +91,18 @@ impl Exec {
     }
 }
 
-fn of_line(line: &Line) -> CommandSpec {
+fn of_line(line: &Line, env_files: &[PathBuf]) -> Outcome<CommandSpec> {
     let shell = (*line.shell).clone();
-    CommandSpec {
+    let env_file = EnvFile::read(env_files).map_err(|wrong| Failure::wrong(wrong.to_string()))?;
+    Ok(CommandSpec {
         invocation: Invocation::Shell(shell.command),
         stdin: shell.stdin,
-        environment: shell.environment,
+        environment: env_file.below(&shell.environment),
         folder: None,
         user: shell.user,
         timeout: None,
         kept_output: 0,
-    }
+    })
 }
 
 fn code(status: ExitStatus) -> u8 {

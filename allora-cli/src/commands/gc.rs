@@ -1,5 +1,6 @@
 //! `allora gc`: removes orphaned records.
 
+use super::changes::{Changes, made, tried};
 use crate::{
     clock,
     declared::{Declared, written_at},
@@ -16,10 +17,7 @@ use allora_core::{
     time::{saturating_add, since},
 };
 use clap::Args;
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// Removes the records of jobs that no live node has any more, and prints their names.
 ///
@@ -35,6 +33,8 @@ pub(crate) struct Gc {
     /// Prints the names, and removes nothing.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    changes: Changes,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -67,21 +67,21 @@ impl Gc {
                 }
                 removed.push(state.name.clone());
             }
-            Ok((removed, young.len()))
+            let young: Vec<String> = young.into_iter().map(|state| state.name.clone()).collect();
+            Ok((removed, young))
         })?;
-        let mut out = io::stdout().lock();
-        for name in &removed {
-            writeln!(out, "{}", on_one_line(name))?;
-        }
+        let names: String = removed.iter().map(|name| on_one_line(name) + "\n").collect();
         let verb = if self.dry_run { "orphaned" } else { "removed" };
-        let young = match young {
+        let kept = match young.len() {
             0 => String::new(),
-            _ => {
+            young => {
                 format!("; kept {} used within the last {older_than:?}", counted(young, "orphan"))
             }
         };
-        writeln!(out, "{} {verb}{young}.", counted(removed.len(), "record"))?;
-        Ok(out.flush()?)
+        let objects = removed.iter().map(|name| tried(name, "deleted", self.dry_run));
+        let objects = objects.chain(young.iter().map(|name| made(name, "kept")));
+        let records = counted(removed.len(), "record");
+        self.changes.print(objects, format_args!("{names}{records} {verb}{kept}.\n"))
     }
 }
 

@@ -1,9 +1,12 @@
 //! The commands, one file each.
 
 pub(crate) mod add;
+mod again;
 pub(crate) mod calendar;
 pub(crate) mod cancel;
+mod changes;
 pub(crate) mod completions;
+pub(crate) mod console;
 mod crontab_line;
 pub(crate) mod delete;
 pub(crate) mod doctor;

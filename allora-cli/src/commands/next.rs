@@ -37,7 +37,8 @@ pub(crate) struct Next {
     /// The schedule; a single word that is not a macro is the name of a stored one.
     #[arg(required_unless_present = "crontab", default_value = "")]
     schedule: String,
-    /// Shows the times of all lines of this crontab, with their names. May be given several times.
+    /// Shows the next time of each line of this crontab, or with --count the next times of all
+    /// lines, with their names. May be given several times.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["schedule", "name", "dst"])]
     crontab: Vec<PathBuf>,
     #[command(flatten)]
@@ -55,9 +56,9 @@ pub(crate) struct Next {
     /// Shows the times after this instant: RFC 3339, or seconds since 1970 [default: now].
     #[arg(long, value_parser = instant)]
     after: Option<Time>,
-    /// Number of times to print.
-    #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    count: u16,
+    /// Number of times to print [default: 5; of crontabs, the next one of each line].
+    #[arg(long, short = 'n', value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    count: Option<u16>,
     /// Only times up to this instant: RFC 3339, or seconds since 1970.
     #[arg(long, value_parser = instant)]
     until: Option<Time>,
@@ -87,6 +88,9 @@ enum DstPolicy {
     /// As the wall clock shows it: skipped times are left out, repeated ones run twice.
     Literal,
 }
+
+/// The number of times of one schedule, unless it is given.
+const COUNT: u16 = 5;
 
 /// The job that is asked about.
 struct Job {
@@ -144,7 +148,7 @@ impl Next {
         {
             complain("note", &description);
         }
-        let count = usize::from(self.count);
+        let count = usize::from(self.count.unwrap_or(COUNT));
         let mut next = match coming {
             Some(coming) => coming,
             None => explained(settings.explain(&name, &schedule, after, count)),
@@ -191,7 +195,7 @@ impl Next {
             return Ok(Job { name, schedule, settings, coming: None, after });
         }
         let name = self.schedule.clone();
-        let count = usize::from(self.count);
+        let count = usize::from(self.count.unwrap_or(COUNT));
         let state = session::with(&self.place, async |session: Session| {
             let state = session.schedules.get(&name).await?;
             // From its next occurrence: an interval has a phase of its own.
@@ -230,13 +234,15 @@ impl Next {
         Ok(Job { name, schedule, settings, coming, after })
     }
 
-    /// The next times of all lines of crontabs, the earliest first.
+    /// The next time of each line of crontabs, or so many times of all lines; the earliest first.
     fn lines(&self) -> Outcome {
         // As the daemon reads them.
         let zone = Some(crontab_files::zone(self.zone.as_deref())?);
         let defaults = Defaults { zone, seconds: self.seconds, ..Defaults::default() };
         let after = self.after.unwrap_or_else(clock::now);
-        let mut all: Vec<(Coming, String, Option<String>)> = Vec::new();
+        // Lines without a time are rows with the reason, if each line is one.
+        let (mut all, mut timeless) = (Vec::new(), Vec::new());
+        let of_each = usize::from(self.count.unwrap_or(1));
         for source in find(&self.crontab, self.system.then_some(Form::System))? {
             let text = source.text().map_err(|wrong| Failure::wrong(wrong.to_string()))?;
             let reading = crontab_files::read(&source, &text, &defaults);
@@ -244,19 +250,26 @@ impl Next {
                 return Err(Failure::wrong(wrong.to_string()));
             }
             for line in reading.lines {
-                let Some(schedule) = line.schedule else { continue };
-                let times = line.settings.explain(&line.name, &schedule, after, self.count.into());
+                let Some(schedule) = line.schedule else {
+                    timeless.push(("@reboot", line.name));
+                    continue;
+                };
+                let mut times =
+                    explained(line.settings.explain(&line.name, &schedule, after, of_each));
+                times.retain(|next| self.until.is_none_or(|until| next.scheduled_at <= until));
+                if times.is_empty() {
+                    timeless.push(("never", line.name.clone()));
+                }
                 let zone = schedule.zone().map(str::to_owned).filter(|_| self.local);
-                let times = explained(times).into_iter();
+                let times = times.into_iter();
                 all.extend(times.map(|next| (next, line.name.clone(), zone.clone())));
             }
         }
-        all.retain(|(next, ..)| self.until.is_none_or(|until| next.scheduled_at <= until));
         all.sort_by(|(one, name, _), (other, other_name, _)| {
             (one.scheduled_at, name).cmp(&(other.scheduled_at, other_name))
         });
         let mut out = io::BufWriter::new(io::stdout().lock());
-        for (next, name, zone) in all.iter().take(self.count.into()) {
+        for (next, name, zone) in all.iter().take(self.count.map_or(usize::MAX, usize::from)) {
             let at = time(next.scheduled_at, zone.as_deref());
             let due = time(next.due_at, zone.as_deref());
             match self.json {
@@ -265,6 +278,15 @@ impl Next {
                     writeln!(out, "{object}")?;
                 }
                 false => writeln!(out, "{at}  {}", on_one_line(name))?,
+            }
+        }
+        for (reason, name) in timeless.iter().filter(|_| self.count.is_none()) {
+            match self.json {
+                true => {
+                    let object = json!({ "scheduled_at": null, "due_at": null, "name": name });
+                    writeln!(out, "{object}")?;
+                }
+                false => writeln!(out, "{reason:<20}  {}", on_one_line(name))?,
             }
         }
         Ok(out.flush()?)

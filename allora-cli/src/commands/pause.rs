@@ -1,6 +1,9 @@
 //! `allora pause` and `allora resume`.
 
-use super::selection::{DryRun, Selection};
+use super::{
+    changes::{Changes, made},
+    selection::{DryRun, Selection},
+};
 use crate::{
     failure::Outcome,
     session::{self, Session},
@@ -22,6 +25,8 @@ pub(crate) struct Pause {
     #[arg(long, short = 'm', default_value = "")]
     note: String,
     #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
     place: StoreArgs,
 }
 
@@ -30,10 +35,12 @@ impl Pause {
         session::with(&self.place, async |session: Session| match self.jobs.name() {
             Some(name) => {
                 let name = session.full_name(name).await?;
-                Ok(session.schedules.pause(&name, &self.note).await.map(drop)?)
+                session.schedules.pause(&name, &self.note).await?;
+                self.changes.print([made(&name, "paused")], "")
             }
             None => {
-                self.jobs.change(&session, Bulk::Pause { note: &self.note }, self.dry_run).await
+                let pause = Bulk::Pause { note: &self.note };
+                self.jobs.change(&session, pause, self.dry_run, self.changes).await
             }
         })
     }
@@ -51,6 +58,8 @@ pub(crate) struct Resume {
     #[arg(long)]
     skip_missed: bool,
     #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
     place: StoreArgs,
 }
 
@@ -60,9 +69,10 @@ impl Resume {
         session::with(&self.place, async |session: Session| match self.jobs.name() {
             Some(name) => {
                 let name = session.full_name(name).await?;
-                Ok(session.schedules.resume(&name, gap).await.map(drop)?)
+                session.schedules.resume(&name, gap).await?;
+                self.changes.print([made(&name, "resumed")], "")
             }
-            None => self.jobs.change(&session, Bulk::Resume(gap), self.dry_run).await,
+            None => self.jobs.change(&session, Bulk::Resume(gap), self.dry_run, self.changes).await,
         })
     }
 }

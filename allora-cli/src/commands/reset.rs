@@ -1,5 +1,6 @@
 //! `allora reset`.
 
+use super::changes::{Changes, made};
 use crate::{
     failure::Outcome,
     session::{self, Session},
@@ -16,6 +17,8 @@ pub(crate) struct Reset {
     /// The job's name.
     name: String,
     #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
     place: StoreArgs,
 }
 
@@ -23,7 +26,8 @@ impl Reset {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| {
             let name = session.full_name(&self.name).await?;
-            Ok(session.schedules.reset(&name).await.map(drop)?)
+            session.schedules.reset(&name).await?;
+            self.changes.print([made(&name, "reset")], "")
         })
     }
 }

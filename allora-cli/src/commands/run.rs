@@ -2,7 +2,7 @@
 
 use crate::{
     clock,
-    crontab_files::{self, Defaults, Diagnostic, Form, LEASE, Source, find},
+    crontab_files::{self, Defaults, Diagnostic, EnvFile, Form, LEASE, Source, find},
     daemon::{Daemon, Log, LogFormat, init_process, user},
     failure::{Failure, Outcome},
     kinds,
@@ -107,6 +107,15 @@ pub(crate) struct Run {
     /// Where what commands print goes.
     #[arg(long, default_value = "log")]
     output: Output,
+    /// A file of variables for the commands of crontabs, `NAME=value` line by line as in systemd's
+    /// EnvironmentFile; read at the start and with HUP. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+    /// Replaces the value of this variable of a command, or else of the daemon, by *** in what
+    /// commands print, before it reaches log, history, alerts and mail. Values of less than 4 bytes
+    /// are left. May be given several times.
+    #[arg(long = "mask", value_name = "NAME")]
+    masked: Vec<String>,
     /// Gives commands the daemon's own environment, too.
     #[arg(long)]
     keep_environment: bool,
@@ -116,8 +125,8 @@ pub(crate) struct Run {
     /// Form of the log's lines.
     #[arg(long, default_value = "text")]
     log_format: LogFormat,
-    /// Serves /healthz, /readyz and /metrics over HTTP on this address, as 127.0.0.1:9117 [default:
-    /// not at all].
+    /// Serves /healthz, /readyz and /metrics over HTTP on this address, as 127.0.0.1:9117, and the
+    /// pages of `allora console` if it is a loopback address [default: not at all].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// The folder with a file for each secret that stored schedules name [default: the variables
@@ -173,6 +182,9 @@ COMMANDS
   ALLORA_FENCE (grows with every run of the job), ALLORA_MUTEX_FENCE (with every run of its key),
   ALLORA_OCCURRENCE (the same for every attempt) and
   ALLORA_NODE. A status other than 0 is a failure.
+  Of a variable that is set in several places, these count, the last first: ALLORA_JOB and the others
+  above, LOGNAME and USER; the crontab; --env-file, of several files the last one; PATH, SHELL, HOME
+  and TZ as cron sets them; --keep-environment.
 
 STORED SCHEDULES
   with --stored, those of two kinds are run as `allora add` has stored them:
@@ -233,7 +245,10 @@ impl Run {
     pub(crate) fn run(self) -> Outcome {
         let has_sendmail = self.sendmail.is_file();
         let (zone, settings) = (Some(crontab_files::zone(self.zone.as_deref())?), self.settings()?);
-        let defaults = Defaults { zone, settings, seconds: self.seconds, has_sendmail };
+        let env_file = EnvFile::read(&self.env_file);
+        let env_file = env_file.map_err(|wrong| Failure::wrong(wrong.to_string()))?;
+        let seconds = self.seconds;
+        let defaults = Defaults { zone, settings, seconds, has_sendmail, env_file };
         if let Some(line) = &self.test {
             return self.test(line, &defaults);
         }
@@ -375,6 +390,7 @@ impl Run {
         let environment = env::vars().filter(|(name, _)| self.keep_environment && passes(name));
         Ok(Daemon {
             crontabs: self.crontabs.clone(),
+            env_files: self.env_file.clone(),
             form: self.form(),
             defaults,
             store: self.place.shown()?,
@@ -398,6 +414,7 @@ impl Run {
                 .display()
                 .to_string(),
             environment: environment.collect(),
+            masked: self.masked.clone(),
         })
     }
 }

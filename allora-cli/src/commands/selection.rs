@@ -1,14 +1,17 @@
 //! The schedules of a command: one by its name, or all that options select.
 
-use super::filter::FilterOptions;
+use super::{
+    changes::{Changes, made, tried},
+    filter::FilterOptions,
+};
 use crate::{
     failure::{Failure, Outcome},
     output::{complain, counted, on_one_line},
     session::Session,
 };
-use allora_core::stored::{Bulk, Filter};
+use allora_core::stored::{Bulk, BulkReport, Filter};
 use clap::Args;
-use std::io::{self, Write};
+use serde_json::Value;
 
 /// Selects schedules.
 #[derive(Debug, Args)]
@@ -84,24 +87,31 @@ impl Selection {
         session: &Session,
         change: Bulk<'_>,
         DryRun { dry_run }: DryRun,
+        changes: Changes,
     ) -> Outcome {
-        let (changed, before, failed) = match dry_run {
-            true => (self.preview(session, change).await?, Vec::new(), Vec::new()),
-            false => {
-                if self.options.names_prefix() {
-                    self.preview(session, change).await?;
-                }
-                let report = session.schedules.bulk(self.filter()?, change).await?;
-                (report.changed, report.triggered_before, report.failed)
-            }
-        };
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        for name in &changed {
-            writeln!(out, "{}", on_one_line(name))?;
+        let mut report = BulkReport::default();
+        if dry_run || self.options.names_prefix() {
+            report.changed = self.preview(session, change).await?;
         }
+        if !dry_run {
+            report = session.schedules.bulk(self.filter()?, change).await?;
+        }
+        let BulkReport { changed, triggered_before: before, failed, .. } = report;
+        let names: String = changed.iter().map(|name| on_one_line(name) + "\n").collect();
         let end = if dry_run { "would be changed" } else { "changed" };
-        writeln!(out, "{} {end}.", counted(changed.len(), "job"))?;
-        out.flush()?;
+        let jobs = counted(changed.len(), "job");
+        let objects = changed
+            .iter()
+            .map(|name| tried(name, word(change), dry_run))
+            .chain(before.iter().map(|name| made(name, "triggered_before")))
+            .chain(failed.iter().map(|(name, error)| {
+                let mut object = made(name, "");
+                object["change"] = Value::Null;
+                object["error"] = format!("{error:#}").into();
+                object
+            }));
+        let objects = objects.map(|object| with_id(object, change));
+        changes.print(objects, format_args!("{names}{jobs} {end}.\n"))?;
         if !before.is_empty() {
             let jobs = counted(before.len(), "job");
             let what = format!("{jobs} had a trigger with this id before, and are not run again");
@@ -116,4 +126,24 @@ impl Selection {
             ))),
         }
     }
+}
+
+/// The change of many jobs in a word.
+fn word(change: Bulk<'_>) -> &'static str {
+    match change {
+        Bulk::Pause { .. } => "paused",
+        Bulk::Resume(_) => "resumed",
+        Bulk::Trigger { .. } => "triggered",
+        Bulk::Rerun => "rerun",
+        Bulk::Dismiss => "dismissed",
+        Bulk::Delete => "deleted",
+        _ => "changed",
+    }
+}
+
+fn with_id(mut object: Value, change: Bulk<'_>) -> Value {
+    if let Bulk::Trigger { id } = change {
+        object["id"] = id.into();
+    }
+    object
 }

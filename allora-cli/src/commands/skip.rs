@@ -1,5 +1,6 @@
 //! `allora skip`: leaves out the next occurrences of a schedule.
 
+use super::changes::{Changes, made};
 use crate::{
     failure::Outcome,
     session::{self, Session},
@@ -8,7 +9,7 @@ use crate::{
 };
 use allora_core::stored::MAX_SKIP;
 use clap::Args;
-use std::io::{self, Write};
+use serde_json::json;
 
 /// Leaves out the next occurrences of a job's schedule.
 ///
@@ -22,32 +23,35 @@ pub(crate) struct Skip {
     #[arg(long, short = 'n', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_SKIP as i64))]
     count: u16,
     #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
     place: StoreArgs,
 }
 
 impl Skip {
     pub(crate) fn run(self) -> Outcome {
-        let (skipped, next) = session::with(&self.place, async |session: Session| {
+        let (name, skipped, next) = session::with(&self.place, async |session: Session| {
             let name = session.full_name(&self.name).await?;
             let skipped = session.schedules.skip_next(&name, self.count.into()).await?;
-            Ok((skipped, session.schedules.get(&name).await?.next))
+            let next = session.schedules.get(&name).await?.next;
+            Ok((name, skipped, next.map(|next| shown(next.scheduled_at))))
         })?;
-        let next = next.map_or("none is to come".to_owned(), |next| {
-            format!("the next is that of {}", shown(next.scheduled_at))
-        });
-        let text = match skipped {
-            None => format!("nothing is left out: {next}"),
-            Some(skipped) => {
-                let last = shown(skipped.last);
-                match skipped.count {
-                    Some(1) => format!("left out: that of {last}; {next}"),
-                    Some(count) => {
-                        format!("left out: {count}, the last of them that of {last}; {next}")
-                    }
-                    None => format!("left out: all up to that of {last}; {next}"),
-                }
+        let last = skipped.map(|skipped| shown(skipped.last));
+        let left_out = match (skipped.map(|skipped| skipped.count), &last) {
+            (Some(Some(1)), Some(last)) => format!("left out: that of {last}"),
+            (Some(Some(count)), Some(last)) => {
+                format!("left out: {count}, the last of them that of {last}")
             }
+            (_, Some(last)) => format!("left out: all up to that of {last}"),
+            (_, None) => "nothing is left out".to_owned(),
         };
-        Ok(writeln!(io::stdout().lock(), "{text}")?)
+        let coming = match &next {
+            Some(next) => format!("the next is that of {next}"),
+            None => "none is to come".to_owned(),
+        };
+        let mut object = made(&name, "skipped");
+        object["count"] = json!(skipped.map_or(Some(0), |skipped| skipped.count));
+        (object["last"], object["next"]) = (json!(last), json!(next));
+        self.changes.print([object], format_args!("{left_out}; {coming}\n"))
     }
 }

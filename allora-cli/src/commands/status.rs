@@ -1,6 +1,6 @@
 //! `allora status`: the daemons and the jobs of a store on one page.
 
-use super::{history::entries, state::OVERDUE, waits::key_waits};
+use super::{again::again, history::entries, state::OVERDUE, waits::key_waits};
 use crate::{
     clock,
     declared::Declared,
@@ -23,6 +23,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::{
     io::{self, IsTerminal, Write},
+    ops::ControlFlow,
     time::Duration,
 };
 
@@ -36,7 +37,8 @@ use std::{
 pub(crate) struct Status {
     #[command(flatten)]
     place: StoreArgs,
-    /// Shows it again after this time, until it is interrupted.
+    /// Shows it again after this time, until it is interrupted. While the store does not answer, it
+    /// is asked at the same pace.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = duration)]
     watch: Option<Duration>,
     /// Prints JSON, one object for each look.
@@ -54,8 +56,10 @@ const MOST_DUE: usize = 2_000;
 const LOOKED_AT: usize = 1_000;
 
 /// The numbers of the page, and an example of each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Page {
+    /// The time of the reading, by the store's clock.
+    at: Time,
     nodes: Vec<NodeInfo>,
     /// The daemons that were stopped and wait for their runs.
     stopping: Vec<NodeInfo>,
@@ -78,13 +82,16 @@ type LastRun = (String, Time, String);
 impl Status {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| {
-            let runtime = Tokio::current()?;
-            loop {
+            let pause = self.watch.unwrap_or_default().max(SHORTEST);
+            let look = async || {
                 let page = Page { store: self.place.shown()?, ..page(&session).await? };
                 self.print(&page)?;
-                let Some(wait) = self.watch else { return Ok(()) };
-                runtime.sleep_until(runtime.now() + wait.max(SHORTEST)).await;
-            }
+                Ok(match self.watch {
+                    Some(_) => ControlFlow::Continue(()),
+                    None => ControlFlow::Break(()),
+                })
+            };
+            again(&Tokio::current()?, pause, look).await
         })
     }
 
@@ -148,7 +155,17 @@ async fn page(session: &Session) -> Outcome<Page> {
     let last_cut_off = last(|entry| entry.reason == Some(NotRunReason::Shutdown));
     let ((nodes, stopping), jobs) = (declared.into_nodes(), all.jobs());
     let (store, disagreements) = (String::new(), NodeInfo::disagreements(&nodes));
-    Ok(Page { nodes, stopping, jobs, store, disagreements, counts, last_lost, last_cut_off })
+    Ok(Page {
+        at: now,
+        nodes,
+        stopping,
+        jobs,
+        store,
+        disagreements,
+        counts,
+        last_lost,
+        last_cut_off,
+    })
 }
 
 impl Page {
@@ -189,6 +206,7 @@ impl Page {
         }
         lines.extend(self.disagreements.iter().map(|line| format!("  nodes-differ: {line}")));
         lines.push(format!("store      {}", self.store));
+        lines.push(format!("read at    {}", shown(self.at)));
         for (what, count, example) in &self.counts {
             let example =
                 example.as_ref().map(|name| format!(", such as {name}")).unwrap_or_default();
@@ -207,6 +225,7 @@ impl Page {
         let nodes: Vec<&NodeInfo> = self.nodes.iter().chain(&self.stopping).collect();
         let mut object = json!({
             "version": 1,
+            "at": shown(self.at),
             "store": self.store,
             "nodes": nodes,
             "disagreements": self.disagreements,

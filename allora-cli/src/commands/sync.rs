@@ -1,6 +1,9 @@
 //! `allora sync`: reconciles the store with a file.
 
-use super::file::{self, shown_as};
+use super::{
+    changes::{Changes, tried},
+    file::{self, shown_as},
+};
 use crate::{
     declared::warn_of_unhandled,
     failure::{Failure, Outcome},
@@ -8,7 +11,7 @@ use crate::{
     output::{Progress, on_one_line},
     session::{self, Session},
     store::StoreArgs,
-    values::duration,
+    values::{duration, shown},
     yaml::seems_yaml,
 };
 use allora_core::{
@@ -16,10 +19,9 @@ use allora_core::{
     stored::{DesiredState, Difference, Step, SyncProgress},
 };
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
-    io::{self, Write},
     path::PathBuf,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -55,6 +57,8 @@ pub(crate) struct Sync {
     /// Prints the changes and makes none.
     #[arg(long, short = 'n')]
     dry_run: bool,
+    #[command(flatten)]
+    changes: Changes,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -102,28 +106,53 @@ impl Sync {
             Ok(differences)
         })?;
         drop(progress);
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        for difference in &differences {
-            writeln!(out, "{}", on_one_line(&difference.to_string()))?;
-        }
-        writeln!(out, "{}", summary(stored.len(), &differences, self.dry_run))?;
-        Ok(out.flush()?)
+        let line = |difference: &Difference| on_one_line(&difference.to_string()) + "\n";
+        let lines: String = differences.iter().map(line).collect();
+        let summary = summary(stored.len(), &differences, self.dry_run);
+        let objects = differences.iter().map(|difference| object(difference, self.dry_run));
+        self.changes.print(objects, format_args!("{lines}{summary}\n"))
     }
+}
+
+/// The changes by their words, those of declared schedules first.
+const STEPS: [&str; 5] = ["added", "modified", "restored", "orphaned", "deleted"];
+
+/// The place of a change in [`STEPS`].
+fn step_of(step: &Step) -> usize {
+    match step {
+        Step::Add { .. } => 0,
+        Step::Modify { .. } => 1,
+        Step::Restore => 2,
+        Step::Orphan { .. } => 3,
+        _ => 4,
+    }
+}
+
+/// A difference as programs read it.
+fn object(Difference { name, step }: &Difference, is_dry_run: bool) -> Value {
+    let mut object = tried(name, STEPS[step_of(step)], is_dry_run);
+    let change = |(before, after): &(String, String)| json!({ "before": before, "after": after });
+    match step {
+        Step::Add { definition } => {
+            object["definition"] = json!({ "before": null, "after": definition });
+        }
+        Step::Modify { kind, definition, data } => {
+            object["kind"] = json!(kind.as_ref().map(change));
+            object["definition"] = json!(definition.as_ref().map(change));
+            object["is_data_changed"] = json!(data);
+        }
+        Step::Orphan { until } => object["until"] = shown(*until).into(),
+        _ => {}
+    }
+    object
 }
 
 /// The counts of the changes, as one line.
 fn summary(declared: usize, differences: &[Difference], dry_run: bool) -> String {
-    const STEPS: [&str; 5] = ["added", "modified", "restored", "orphaned", "deleted"];
     let mut counts = [0; STEPS.len()];
     let mut changed = BTreeSet::new();
     for Difference { name, step } in differences {
-        let step = match step {
-            Step::Add { .. } => 0,
-            Step::Modify { .. } => 1,
-            Step::Restore => 2,
-            Step::Orphan { .. } => 3,
-            _ => 4,
-        };
+        let step = step_of(step);
         counts[step] += 1;
         if step < 3 {
             changed.insert(name);

@@ -1,6 +1,8 @@
 //! `allora trigger`, `allora backfill` and `allora rerun`.
 
 use super::{
+    again::again,
+    changes::{Changes, made},
     history::entries,
     selection::{DryRun, Selection},
 };
@@ -8,7 +10,7 @@ use crate::{
     declared::{Declared, warn_of_unhandled},
     failure::{Failure, Outcome},
     output::{complain, counted, on_one_line},
-    session::{self, Session, exit_status},
+    session::{self, Session, entry_json, exit_status},
     store::StoreArgs,
     values::{duration, instant, shown},
 };
@@ -17,12 +19,13 @@ use allora_core::{
     backend::{
         HistoryEntry, HistoryQuery, Occurrence, Outcome as RunOutcome, TriggerStatus, Triggered,
     },
-    runtime::{Runtime, Tokio},
+    runtime::Tokio,
     stored::Bulk,
 };
 use clap::Args;
 use std::{
     io::{self, Write},
+    ops::ControlFlow,
     time::Duration,
 };
 
@@ -51,6 +54,8 @@ pub(crate) struct Trigger {
     /// The longest time to wait [default: for ever].
     #[arg(long, requires = "wait", value_parser = duration)]
     wait_timeout: Option<Duration>,
+    #[command(flatten)]
+    changes: Changes,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -83,7 +88,8 @@ impl Trigger {
                     let what = "--wait waits for the run of one job; name the job";
                     return Err(Failure::wrong(what));
                 }
-                return self.jobs.change(&session, Bulk::Trigger { id: &id }, self.dry_run).await;
+                let trigger = Bulk::Trigger { id: &id };
+                return self.jobs.change(&session, trigger, self.dry_run, self.changes).await;
             };
             let name = &*session.full_name(name).await?;
             refuse_orphan(&session, name).await?;
@@ -96,7 +102,11 @@ impl Trigger {
                 true => Failure::of_input,
                 false => Failure::from,
             })?;
-            writeln!(io::stdout(), "{id}")?;
+            let word = if triggered.is_new() { "triggered" } else { "triggered_before" };
+            let mut object = made(name, word);
+            object["id"] = (&*id).into();
+            object["scheduled_at"] = shown(triggered.occurrence.scheduled_at).into();
+            self.changes.print([object], format_args!("{id}\n"))?;
             report(name, &id, triggered.status);
             warn_of_unhandled(&session, [&*session.schedules.get(name).await?.kind]).await;
             if !self.wait {
@@ -105,7 +115,7 @@ impl Trigger {
             let wait = wait(&session, name, &triggered);
             let limit = self.wait_timeout.unwrap_or(Duration::MAX);
             match tokio::time::timeout(limit, wait).await {
-                Ok(ended) => result(&ended?),
+                Ok(ended) => result(&ended?, self.changes),
                 Err(_) => {
                     complain(
                         "error",
@@ -142,11 +152,10 @@ async fn wait(session: &Session, name: &str, triggered: &Triggered) -> Outcome<H
             && entry.outcome != RunOutcome::Running
             && entry.is_final()
     };
-    let runtime = Tokio::current()?;
-    loop {
+    let look = async || {
         let entries = entries(session, HistoryQuery::new(LOOKED_AT).name(name)).await?;
         if let Some(entry) = entries.into_iter().find(is_it) {
-            return Ok(entry);
+            return Ok(ControlFlow::Break(entry));
         }
         if triggered.status == TriggerStatus::Ended {
             return Err(Failure::failed(format!(
@@ -154,20 +163,17 @@ async fn wait(session: &Session, name: &str, triggered: &Triggered) -> Outcome<H
                  `allora run --history N` keeps more entries"
             )));
         }
-        runtime.sleep_until(runtime.now() + LOOK).await;
-    }
+        Ok(ControlFlow::Continue(()))
+    };
+    again(&Tokio::current()?, LOOK, look).await
 }
 
 /// Shows the end of a run, and ends as its command.
-fn result(entry: &HistoryEntry) -> Outcome {
+fn result(entry: &HistoryEntry, changes: Changes) -> Outcome {
     let error = entry.outcome.error();
-    if let Some(output) = &entry.output {
-        let mut out = io::stdout().lock();
-        for line in output.lines() {
-            writeln!(out, "{}", on_one_line(line))?;
-        }
-        out.flush()?;
-    }
+    let output = entry.output.as_deref().unwrap_or_default().lines();
+    let output: String = output.map(|line| on_one_line(line) + "\n").collect();
+    changes.print([entry_json(entry)], output)?;
     if entry.outcome == RunOutcome::Succeeded {
         return Ok(());
     }
@@ -177,7 +183,8 @@ fn result(entry: &HistoryEntry) -> Outcome {
         return Err(Failure::Said(NOT_RUN));
     }
     complain("error", &format!("the run of {:?} failed: {error}", entry.name));
-    Err(Failure::Said(exit_status(entry).unwrap_or(1)))
+    // One that took too long may have ended with 0 when it was asked to.
+    Err(Failure::Said(exit_status(entry).filter(|status| *status > 0).unwrap_or(1)))
 }
 
 /// Rejects the trigger of a line that no node has any more: it would wait for ever.
@@ -249,6 +256,8 @@ pub(crate) struct Rerun {
     #[arg(long)]
     dismiss: bool,
     #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
     place: StoreArgs,
 }
 
@@ -259,7 +268,7 @@ impl Rerun {
             let schedules = &session.schedules;
             let Some(name) = self.jobs.name() else {
                 let change = if self.dismiss { Bulk::Dismiss } else { Bulk::Rerun };
-                return self.jobs.change(&session, change, self.dry_run).await;
+                return self.jobs.change(&session, change, self.dry_run, self.changes).await;
             };
             let name = &*session.full_name(name).await?;
             let occurrences = match scheduled_at {
@@ -276,8 +285,13 @@ impl Rerun {
                 };
             }
             let letters = counted(occurrences.len(), "dead letter");
-            let done = if self.dismiss { "dismissed" } else { "to be run again" };
-            Ok(writeln!(io::stdout(), "{letters} {done}.")?)
+            let (word, done) = match self.dismiss {
+                true => ("dismissed", "dismissed"),
+                false => ("rerun", "to be run again"),
+            };
+            let mut object = made(name, word);
+            object["runs"] = occurrences.len().into();
+            self.changes.print([object], format_args!("{letters} {done}.\n"))
         })
     }
 }

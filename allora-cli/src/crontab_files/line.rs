@@ -107,7 +107,7 @@ pub(super) fn line(
         shell: Arc::new(Shell {
             command: entry.command.clone(),
             stdin: entry.stdin.clone(),
-            environment: entry.environment.clone(),
+            environment: defaults.env_file.below(&entry.environment),
             user: entry.user.clone().or_else(|| source.owner.clone()),
         }),
     })

@@ -1,5 +1,6 @@
 //! Crontabs as the daemon runs them: where they are, what their lines mean here, what is wrong.
 
+mod env_file;
 mod line;
 mod notices;
 mod secrets;
@@ -7,9 +8,10 @@ mod settings;
 mod source;
 mod zone;
 
+pub(crate) use env_file::{EnvFile, is_commands_own};
 pub(crate) use line::{Line, Shell};
 pub(crate) use notices::Notices;
-pub(crate) use settings::{Defaults, LEASE, is_commands_own};
+pub(crate) use settings::{Defaults, LEASE};
 pub(crate) use source::{Form, Source, find, ignored, prefix};
 pub(crate) use zone::zone;
 

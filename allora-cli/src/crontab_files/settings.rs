@@ -4,6 +4,7 @@
 //! They are variables, because allora's settings have no place in the line itself: so the file stays
 //! a crontab that every cron reads.
 
+use super::{EnvFile, is_commands_own};
 use crate::values::duration;
 use allora_core::{
     Delivery, LabelSelector, Overlap, Placement, Retry, Settings,
@@ -22,6 +23,8 @@ pub(crate) struct Defaults {
     pub(crate) seconds: bool,
     /// True if the machine can send mail.
     pub(crate) has_sendmail: bool,
+    /// Variables of all commands.
+    pub(crate) env_file: EnvFile,
 }
 
 /// An error in a line, and the variable that causes it.
@@ -48,14 +51,6 @@ const RETRY_WAIT: Duration = Duration::from_secs(10);
 
 /// Variables of this name are settings, and not for the command alone.
 const PREFIX: &str = "ALLORA_";
-
-/// Variables that the command itself reads from its environment; a line may call it.
-const COMMANDS_OWN: [&str; 3] = ["ALLORA_URL", "ALLORA_CONFIG", "ALLORA_ENVIRONMENT"];
-
-/// True if a variable is for this command when a line calls it, and not about the line.
-pub(crate) fn is_commands_own(name: &str) -> bool {
-    COMMANDS_OWN.contains(&name)
-}
 
 /// Reads the settings of one line.
 pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, SettingError> {

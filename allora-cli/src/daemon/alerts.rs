@@ -3,7 +3,7 @@
 //! They are sent beside the runs, at most eight at a time. An alert that cannot be sent is logged,
 //! and not tried again.
 
-use super::{group::Group, user::Account};
+use super::{group::Group, metrics, user::Account};
 use crate::{
     crontab_files::{Line, Notices},
     kinds::http,
@@ -237,6 +237,7 @@ impl Alerts {
     ) {
         let (job, event) = (alert.job.clone(), alert.event);
         let Ok(room) = self.room.clone().try_acquire_owned() else {
+            metrics::alerted(false);
             error!(target: "allora", job, event, alert = what, "alert not sent: {WAITING} others wait");
             return;
         };
@@ -246,6 +247,7 @@ impl Alerts {
             let sent = tokio::time::timeout(TIME_LIMIT, work).await;
             let result =
                 sent.unwrap_or_else(|_| Err(format!("it did not end within {TIME_LIMIT:?}").into()));
+            metrics::alerted(result.is_ok());
             if let Err(error) = result {
                 warn!(target: "allora", job, event, alert = what, error = %error, "alert not sent; correct it, or what it calls");
             }

@@ -19,4 +19,6 @@ pub(crate) struct CommandContext {
     pub(crate) log_output: bool,
     /// The daemon's own variables that commands get.
     pub(crate) environment: Vec<(String, String)>,
+    /// The variables whose values are masked in what commands print.
+    pub(crate) masked: Vec<String>,
 }

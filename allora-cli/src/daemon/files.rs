@@ -3,7 +3,7 @@
 
 use super::user::Account;
 use crate::{
-    crontab_files::{self, Defaults, Diagnostic, Form, Line, Reading, Source, find},
+    crontab_files::{self, Defaults, Diagnostic, EnvFile, Form, Line, Reading, Source, find},
     failure::Outcome,
     output::counted,
 };
@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
 #[derive(Debug)]
 pub(crate) struct Files {
     paths: Vec<PathBuf>,
+    env_files: Vec<PathBuf>,
     form: Option<Form>,
     defaults: Defaults,
     known: BTreeMap<PathBuf, Known>,
@@ -46,8 +47,13 @@ pub(crate) struct Reload {
 }
 
 impl Files {
-    pub(crate) fn new(paths: Vec<PathBuf>, form: Option<Form>, defaults: Defaults) -> Self {
-        Self { paths, form, defaults, known: BTreeMap::new(), lost: None }
+    pub(crate) fn new(
+        paths: Vec<PathBuf>,
+        env_files: Vec<PathBuf>,
+        form: Option<Form>,
+        defaults: Defaults,
+    ) -> Self {
+        Self { paths, env_files, form, defaults, known: BTreeMap::new(), lost: None }
     }
 
     /// The lines in force.
@@ -120,6 +126,13 @@ impl Files {
             }
         };
         self.lost = None;
+        if all {
+            match EnvFile::read(&self.env_files) {
+                Ok(env_file) => self.defaults.env_file = env_file,
+                // The variables that were read before stay.
+                Err(diagnostic) => news.diagnostics.push(diagnostic),
+            }
+        }
         let before = self.known.len();
         self.known.retain(|path, _| sources.iter().any(|source| source.path == *path));
         news.any = self.known.len() != before;

@@ -1,55 +1,60 @@
-//! `--listen`: the pages of a daemon over HTTP/1.1, for probes and for Prometheus.
+//! `--listen`: probes and metrics over HTTP, and the console for browsers on this machine.
 //!
-//! A request is its head alone, of at most 8 KiB, and has 5 s. At most 32 connections are served at a
-//! time, one request each; others wait. Nothing that is asked changes anything.
+//! Nothing that is asked changes anything. Whoever reaches the address may ask for the probes and the
+//! metrics; the console is on loopback addresses alone.
 
 use super::metrics::Metrics;
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::Outcome,
+    local_console::{self, NOT_LOCAL},
+    server::Server,
+    store::Store,
+};
+use allora_console::{Access, Console};
 use allora_core::{
-    ActiveCondition, Condition, Handle,
+    ActiveCondition, Condition, Handle, Schedules,
     runtime::{Runtime, Tokio},
 };
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderName, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
-use tracing::{info, warn};
-
-/// The largest head of a request, in bytes.
-const HEAD: usize = 8 * 1024;
-
-/// The time that a request and its answer may take.
-const TIME_LIMIT: Duration = Duration::from_secs(5);
-
-/// The number of connections at a time.
-const AT_A_TIME: usize = 32;
-
-/// The wait after a connection that could not be accepted, as when no more files may be open.
-const REST: Duration = Duration::from_millis(200);
+use std::sync::{Arc, OnceLock};
+use tower::ServiceExt;
+use tracing::{error, info};
 
 /// The contents of the pages.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// Set when the store was reached.
-    pub(crate) scheduler: OnceLock<Handle>,
+    /// Set when the store was reached, as is the console.
+    scheduler: OnceLock<Handle>,
+    console: OnceLock<Router>,
     pub(crate) metrics: Metrics,
 }
 
-/// The answer to a request.
-struct Answer {
-    status: &'static str,
-    kind: &'static str,
-    body: String,
-}
-
-impl Answer {
-    fn text(status: &'static str, body: impl Into<String>) -> Self {
-        Self { status, kind: "text/plain; charset=utf-8", body: body.into() }
+impl Pages {
+    /// Shows this scheduler, and the store that it has reached.
+    ///
+    /// # Errors
+    /// The settings of the client are invalid.
+    pub(crate) fn open(&self, store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome {
+        let console = match store.queries() {
+            None => Router::new().fallback(async || {
+                let why = "this store has no list of jobs and no history, so it has no console\n";
+                (StatusCode::NOT_IMPLEMENTED, why)
+            }),
+            Some(_) => {
+                let schedules = Schedules::on(store.clone(), runtime.clone())?;
+                let console = Console::new(schedules).handle(handle.clone());
+                local_console::local(console, Access::reader(""))
+            }
+        };
+        self.console.get_or_init(|| console);
+        self.scheduler.get_or_init(|| handle.clone());
+        Ok(())
     }
 }
 
@@ -57,160 +62,115 @@ impl Answer {
 ///
 /// # Errors
 /// The address cannot be listened on.
-pub(crate) async fn listen(address: &str, pages: Arc<Pages>, runtime: &Tokio) -> Outcome {
-    let listener = TcpListener::bind(address).await.map_err(|error| {
-        Failure::failed(format!(
-            "--listen {address}: {error}; name an address of this machine and a free port, as \
-             127.0.0.1:9117"
-        ))
-    })?;
-    let local = listener.local_addr().map_or_else(|_| address.to_owned(), |at| at.to_string());
+pub(crate) fn listen(address: &str, pages: Arc<Pages>, runtime: &Tokio) -> Outcome {
+    let server = Server::bind(address)?;
+    let (local, is_local) = (server.address().to_string(), server.is_local());
     info!(target: "allora", address = local, "listening for /healthz, /readyz and /metrics");
-    let of_all = runtime.clone();
+    if is_local {
+        info!(target: "allora", "the console is at http://{local}/, for browsers on this machine");
+    }
+    let (router, of_server) = (router(pages, is_local), runtime.clone());
     runtime.spawn(Box::pin(async move {
-        let runtime = of_all;
-        let turns = Arc::new(Semaphore::new(AT_A_TIME));
-        loop {
-            let Ok(turn) = turns.clone().acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let pages = pages.clone();
-                    runtime.spawn(Box::pin(async move {
-                        // A client that is slow or gone is no concern of the daemon.
-                        let _ = tokio::time::timeout(TIME_LIMIT, serve(stream, &pages)).await;
-                        drop(turn);
-                    }));
-                }
-                Err(error) => {
-                    warn!(target: "allora", %error, "a connection to --listen was not accepted");
-                    runtime.sleep_until(runtime.now() + REST).await;
-                }
-            }
+        if let Err(failure) = server.serve(router, of_server).await {
+            error!(target: "allora", "{}", failure.what().unwrap_or_default());
         }
     }));
     Ok(())
 }
 
-async fn serve(mut stream: TcpStream, pages: &Pages) -> std::io::Result<()> {
-    let mut head = Vec::with_capacity(512);
-    let answer = loop {
-        let mut piece = [0; 1_024];
-        let read = stream.read(&mut piece).await?;
-        head.extend_from_slice(&piece[..read]);
-        if let Some(end) = end_of_head(&head) {
-            break answer(&head[..end], pages);
-        }
-        if head.len() > HEAD {
-            break (Answer::text("431 Request Header Fields Too Large", "at most 8 KiB\n"), true);
-        }
-        if read == 0 {
-            return Ok(());
-        }
+fn router(pages: Arc<Pages>, is_local: bool) -> Router {
+    let probes = Router::new()
+        .route("/healthz", get(async || text(StatusCode::OK, "ok\n")))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
+    let router = match is_local {
+        true => probes.fallback(console),
+        false => probes.fallback(async || {
+            let why = format!("here are /healthz, /readyz and /metrics alone: {NOT_LOCAL}\n");
+            text(StatusCode::FORBIDDEN, why)
+        }),
     };
-    let (Answer { status, kind, body }, has_body) = answer;
-    let length = body.len();
-    let mut message = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-         Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-    );
-    if has_body {
-        message.push_str(&body);
-    }
-    stream.write_all(message.as_bytes()).await?;
-    stream.shutdown().await
+    router.with_state(pages)
 }
 
-/// Where the head ends: behind its empty line.
-fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    let crlf = bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
-    let lf = bytes.windows(2).position(|two| two == b"\n\n").map(|at| at + 2);
-    crlf.into_iter().chain(lf).min()
+/// An answer to a program, which asks on a connection of its own.
+fn text(status: StatusCode, text: impl Into<String>) -> Response {
+    (status, ONCE, text.into()).into_response()
 }
 
-/// The answer to the request of this head, and `true` if its body is to be sent.
-fn answer(head: &[u8], pages: &Pages) -> (Answer, bool) {
-    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = str::from_utf8(line).unwrap_or_default().trim_end_matches('\r');
-    let words: Vec<&str> = line.split(' ').collect();
-    let [method, target, version] = words[..] else {
-        return (Answer::text("400 Bad Request", "this is not an HTTP/1 request\n"), true);
+const ONCE: [(HeaderName, &str); 2] =
+    [(header::CACHE_CONTROL, "no-store"), (header::CONNECTION, "close")];
+
+async fn ready(State(pages): State<Arc<Pages>>) -> Response {
+    let Some(scheduler) = pages.scheduler.get() else { return waiting() };
+    let health = scheduler.health();
+    let is_of_store = |one: &ActiveCondition| {
+        matches!(one.condition, Condition::StoreDown { .. } | Condition::StoreRejects { .. })
     };
-    if !version.starts_with("HTTP/1.") {
-        return (Answer::text("400 Bad Request", "this is not an HTTP/1 request\n"), true);
-    }
-    let has_body = match method {
-        "GET" => true,
-        "HEAD" => false,
-        _ => return (Answer::text("405 Method Not Allowed", "use GET\n"), true),
-    };
-    (page(target.split('?').next().unwrap_or_default(), pages), has_body)
+    let is_ready = !health.conditions.iter().any(is_of_store)
+        && health.store.last_reply.is_some()
+        && !health.is_stopping;
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    text(status, format!("{health}\n"))
 }
 
-fn page(path: &str, pages: &Pages) -> Answer {
-    match path {
-        // The process answers. A restart would not repair a store that is away.
-        "/healthz" => Answer::text("200 OK", "ok\n"),
-        "/readyz" => match pages.scheduler.get() {
-            None => Answer::text("503 Service Unavailable", "waiting for the store\n"),
-            Some(scheduler) => {
-                let health = scheduler.health();
-                let is_of_store = |one: &ActiveCondition| {
-                    matches!(
-                        one.condition,
-                        Condition::StoreDown { .. } | Condition::StoreRejects { .. }
-                    )
-                };
-                let is_ready = !health.conditions.iter().any(is_of_store)
-                    && health.store.last_reply.is_some()
-                    && !health.is_stopping;
-                let status = if is_ready { "200 OK" } else { "503 Service Unavailable" };
-                Answer::text(status, format!("{health}\n"))
-            }
-        },
-        "/metrics" => Answer {
-            status: "200 OK",
-            kind: "text/plain; version=0.0.4; charset=utf-8",
-            body: pages.metrics.text(pages.scheduler.get()),
-        },
-        _ => Answer::text("404 Not Found", "there are /healthz, /readyz and /metrics\n"),
+async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (ONCE, kind, pages.metrics.text(pages.scheduler.get())).into_response()
+}
+
+async fn console(State(pages): State<Arc<Pages>>, request: Request) -> Response {
+    match pages.console.get() {
+        Some(console) => console.clone().oneshot(request).await.into_response(),
+        None => waiting(),
     }
+}
+
+fn waiting() -> Response {
+    text(StatusCode::SERVICE_UNAVAILABLE, "waiting for the store\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::{Body, to_bytes};
+    use futures::{FutureExt, executor::block_on};
 
-    fn status(head: &str) -> (&'static str, bool) {
-        let (answer, has_body) = answer(head.as_bytes(), &Pages::default());
-        (&answer.status[..3], has_body)
+    /// The status, and the body.
+    fn ask(is_local: bool, method: &str, path: &str) -> (u16, String) {
+        let router = router(Arc::default(), is_local);
+        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        let answer = router.oneshot(request).now_or_never().expect("nothing waits").unwrap();
+        let status = answer.status().as_u16();
+        let body = block_on(to_bytes(answer.into_body(), 1 << 20)).unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
     #[test]
     fn requests_are_answered_by_method_and_path() {
-        for (line, is) in [
-            ("GET /healthz HTTP/1.1", ("200", true)),
-            ("HEAD /healthz HTTP/1.0", ("200", false)),
-            ("GET /healthz?a=b HTTP/1.1", ("200", true)),
-            ("GET /readyz HTTP/1.1", ("503", true)),
-            ("GET /metrics HTTP/1.1", ("200", true)),
-            ("GET / HTTP/1.1", ("404", true)),
-            ("POST /healthz HTTP/1.1", ("405", true)),
-            ("GET /healthz", ("400", true)),
-            ("GET  /healthz HTTP/1.1", ("400", true)),
-            ("GET /healthz HTTP/2", ("400", true)),
-            ("\u{7f}", ("400", true)),
-            ("", ("400", true)),
+        for (method, path, is) in [
+            ("GET", "/healthz", (200, "ok\n")),
+            ("HEAD", "/healthz", (200, "")),
+            ("GET", "/healthz?a=b", (200, "ok\n")),
+            ("GET", "/readyz", (503, "waiting for the store\n")),
+            ("GET", "/metrics", (200, "")),
+            ("POST", "/healthz", (405, "use GET\n")),
+            ("GET", "/", (503, "waiting for the store\n")),
         ] {
-            assert_eq!(status(&format!("{line}\r\nHost: x\r\n\r\n")), is, "{line}");
+            let answer = ask(true, method, path);
+            assert_eq!((answer.0, &*answer.1), is, "{method} {path}");
         }
     }
 
     #[test]
-    fn a_head_ends_with_its_empty_line() {
-        for (text, end) in
-            [("a\r\n\r\nb", Some(5)), ("a\n\nb", Some(3)), ("a\r\n", None), ("", None)]
-        {
-            assert_eq!(end_of_head(text.as_bytes()), end, "{text:?}");
+    fn an_address_that_others_reach_has_the_probes_alone_and_says_why() {
+        for path in ["/healthz", "/metrics"] {
+            assert_eq!(ask(false, "GET", path).0, 200, "{path}");
+        }
+        for path in ["/", "/jobs", "/console.css", "/healthz/"] {
+            let (status, why) = ask(false, "GET", path);
+            assert!(status == 403 && why.contains("no access tokens yet"), "{path}: {why}");
         }
     }
 }

@@ -33,8 +33,14 @@ impl Metrics {
             .map_err(|error| Failure::failed(format!("cannot count for /metrics: {error}")))?;
         describe();
         gauge!("allora_store_reached").set(0);
-        for outcome in ["lost", "expired"] {
-            counter!("allora_runs_lapsed_total", "outcome" => outcome).absolute(0);
+        gauge!("allora_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1);
+        // A counter that begins with its first increase hides it.
+        for (name, label, values) in [
+            ("allora_runs_lapsed_total", "outcome", ["lost", "expired"]),
+            ("allora_crontab_loads_total", "result", ["good", "bad"]),
+            ("allora_alerts_total", "outcome", ["sent", "failed"]),
+        ] {
+            values.into_iter().for_each(|value| counter!(name, label => value).absolute(0));
         }
         Ok(Self { recorder: Some(recorder) })
     }
@@ -75,6 +81,18 @@ pub(crate) fn count(event: &Event) {
     counter!("allora_runs_lapsed_total", "outcome" => outcome).increment(1);
 }
 
+/// New or changed crontabs were read, without an error or with some.
+pub(crate) fn crontabs_loaded(are_good: bool) {
+    let result = if are_good { "good" } else { "bad" };
+    counter!("allora_crontab_loads_total", "result" => result).increment(1);
+}
+
+/// An alert was sent, or could not be.
+pub(crate) fn alerted(is_sent: bool) {
+    let outcome = if is_sent { "sent" } else { "failed" };
+    counter!("allora_alerts_total", "outcome" => outcome).increment(1);
+}
+
 /// The errors of the crontabs, by the last look at them.
 pub(crate) fn crontab_errors(errors: usize) {
     gauge!("allora_crontab_errors").set(errors as f64);
@@ -97,6 +115,17 @@ fn measure(scheduler: &Handle) {
 }
 
 fn describe() {
+    describe_gauge!("allora_build_info", "1, with the version of the daemon as a label.");
+    describe_counter!(
+        "allora_crontab_loads_total",
+        "Times that new or changed crontabs were read after the start; worry if bad grows, \
+         because an edit is not in force."
+    );
+    describe_counter!(
+        "allora_alerts_total",
+        "Alerts, mails and pings by their outcome; worry if failed grows, because people do not \
+         hear of failures."
+    );
     describe_gauge!(
         "allora_store_reached",
         "1 once the store has answered since the daemon started; worry if it stays 0."

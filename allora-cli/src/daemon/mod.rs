@@ -11,6 +11,7 @@ mod jobs;
 mod listen;
 mod log;
 mod log_format;
+mod mask;
 mod metrics;
 mod notify;
 mod output;
@@ -49,6 +50,8 @@ use tracing::{error, info, warn};
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) crontabs: Vec<PathBuf>,
+    /// The files of variables for the commands of crontabs.
+    pub(crate) env_files: Vec<PathBuf>,
     pub(crate) form: Option<Form>,
     pub(crate) defaults: Defaults,
     /// The store, without secrets.
@@ -77,6 +80,8 @@ pub(crate) struct Daemon {
     /// The program that sends mail.
     pub(crate) sendmail: String,
     pub(crate) environment: Vec<(String, String)>,
+    /// The variables whose values are masked in what commands print.
+    pub(crate) masked: Vec<String>,
 }
 
 /// The interval at which the crontabs are checked for changes.
@@ -97,7 +102,7 @@ impl Daemon {
     /// A crontab that cannot be read, or that has errors and no good line.
     fn files(&self) -> Outcome<Files> {
         let (crontabs, defaults) = (self.crontabs.clone(), self.defaults.clone());
-        let mut files = Files::new(crontabs, self.form, defaults);
+        let mut files = Files::new(crontabs, self.env_files.clone(), self.form, defaults);
         let Reload { diagnostics, notices, .. } = files.look(true)?;
         for notice in notices {
             complain("warning", &notice.to_string());
@@ -158,7 +163,7 @@ impl Daemon {
         }
         let pages = Arc::new(pages);
         if let Some(address) = &self.listen {
-            listen::listen(address, pages.clone(), &runtime).await?;
+            listen::listen(address, pages.clone(), &runtime)?;
         }
         let reached = connect_with_retry::connect_with_retry(
             open,
@@ -180,12 +185,13 @@ impl Daemon {
             kill_after: self.kill_after,
             log_output: self.log_output,
             environment: self.environment.clone(),
+            masked: self.masked.clone(),
         });
         // The lines are added later, so the scheduler itself has nothing to warn for.
         if let Some(what) = store.durability_warning() {
             warn!(target: "allora", "{what}");
         }
-        let builder = Scheduler::builder(store)
+        let builder = Scheduler::builder(store.clone())
             .runtime(runtime.clone())
             .label(&self.node_name)
             .concurrency(self.concurrency)
@@ -204,7 +210,7 @@ impl Daemon {
             .map_err(Failure::of_input)?;
         let handle = scheduler.handle();
         alerts.set_node(handle.node());
-        pages.scheduler.get_or_init(|| handle.clone());
+        pages.open(&store, &handle, &runtime)?;
         let (machine, labels) = (self.node_name.clone(), self.node_labels.clone());
         let mut jobs = Jobs::new(handle.clone(), context, machine, labels);
         jobs.apply(files.lines())?;
@@ -300,9 +306,11 @@ fn stop(handle: &Handle, grace: Duration, stopping: &mut bool) {
 fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
     let news = match files.look(all) {
         Ok(news) if news.any => news,
+        Ok(_) => return,
         // Errors of the crontabs become conditions of the node, which logs them.
-        Ok(_) | Err(_) => return,
+        Err(_) => return metrics::crontabs_loaded(false),
     };
+    metrics::crontabs_loaded(news.diagnostics.is_empty());
     for diagnostic in &news.diagnostics {
         error!(target: "allora", "{diagnostic}");
     }

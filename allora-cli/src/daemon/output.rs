@@ -1,6 +1,6 @@
 //! The output of commands: each line goes to the log, and its end into the record of a failed run.
 
-use super::context::CommandContext;
+use super::{context::CommandContext, mask::Mask};
 use crate::kinds::command::TAIL;
 use allora_core::runtime::{Runtime, Tokio};
 use futures::future::{join_all, select};
@@ -38,19 +38,20 @@ pub(crate) struct OutputTail {
     closed: Vec<oneshot::Receiver<()>>,
 }
 
-/// Follows both outputs of a command to their ends; keeps so many bytes of them.
+/// Follows both outputs of a command to their ends; keeps so many bytes of them, without secrets.
 pub(crate) fn follow(
     child: &mut Child,
     source: &Source,
     kept: usize,
+    mask: &Mask,
     context: &CommandContext,
 ) -> OutputTail {
     let mut tail = OutputTail { text: Arc::default(), kept, closed: Vec::new() };
     if let Some(stdout) = child.stdout.take() {
-        tail.follow(stdout, "stdout", source, context);
+        tail.follow(Lines::of(stdout, mask), "stdout", source, context);
     }
     if let Some(stderr) = child.stderr.take() {
-        tail.follow(stderr, "stderr", source, context);
+        tail.follow(Lines::of(stderr, mask), "stderr", source, context);
     }
     tail
 }
@@ -64,7 +65,7 @@ pub(crate) fn end_of(mut text: String) -> String {
 impl OutputTail {
     fn follow(
         &mut self,
-        stream: impl AsyncRead + Unpin + Send + 'static,
+        mut lines: Lines<impl AsyncRead + Unpin + Send + 'static>,
         name: &'static str,
         source: &Source,
         context: &CommandContext,
@@ -74,7 +75,6 @@ impl OutputTail {
         let (text, source, log) = (self.text.clone(), source.clone(), context.log_output);
         let kept = self.kept;
         context.runtime.spawn(Box::pin(async move {
-            let mut lines = Lines { stream: BufReader::new(stream), rest: Vec::new() };
             while let Some(line) = lines.next().await {
                 if log {
                     let Source { job, run } = &source;
@@ -117,13 +117,21 @@ fn cut(text: &mut String, kept: usize) {
     }
 }
 
-/// A stream's lines, whatever bytes they hold, without their ends.
+/// A stream's lines, whatever bytes they hold, without their ends and without secrets.
 struct Lines<R> {
     stream: BufReader<R>,
+    mask: Mask,
+    /// Bytes that may be the beginning of a secret.
+    read: Vec<u8>,
     rest: Vec<u8>,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
+    fn of(stream: R, mask: &Mask) -> Self {
+        let stream = BufReader::new(stream);
+        Self { stream, mask: mask.clone(), read: Vec::new(), rest: Vec::new() }
+    }
+
     /// The next line, or piece of one that is too long.
     async fn next(&mut self) -> Option<String> {
         loop {
@@ -136,13 +144,14 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             // An output that cannot be read is at its end.
             let read = self.stream.fill_buf().await.unwrap_or_default();
-            if read.is_empty() {
+            let (taken, is_end) = (read.len(), read.is_empty());
+            self.read.extend_from_slice(read);
+            self.stream.consume(taken);
+            self.mask.apply(&mut self.read, &mut self.rest, is_end);
+            if is_end && !self.rest.contains(&b'\n') {
                 let rest = std::mem::take(&mut self.rest);
                 return (!rest.is_empty()).then(|| text(&rest));
             }
-            let taken = read.len();
-            self.rest.extend_from_slice(read);
-            self.stream.consume(taken);
         }
     }
 }
@@ -157,7 +166,7 @@ mod tests {
 
     /// The lines of these bytes.
     fn lines(bytes: &[u8]) -> Vec<String> {
-        let mut lines = Lines { stream: BufReader::new(bytes), rest: Vec::new() };
+        let mut lines = Lines::of(bytes, &Mask::default());
         let mut read = Vec::new();
         let all = async {
             while let Some(line) = lines.next().await {

@@ -3,12 +3,14 @@
 use super::{
     context::CommandContext,
     group::Group,
+    mask::Mask,
     output::{self, OutputTail, Source},
     runs::CommandResult,
     user::Account,
 };
 use crate::{
     kinds::command::{CommandSpec, Invocation},
+    session::ENDED,
     values::{run_id, shown},
 };
 use allora_core::{BoxError, Run, runtime::Runtime};
@@ -75,7 +77,13 @@ pub(crate) async fn execute(
     let status = group.end(&context.runtime, context.kill_after).await;
     let said = printed.said(status).await;
     match too_long {
-        Some(limit) => Err(format!("timed out after {limit:?}, and was ended{said}").into()),
+        Some(limit) => {
+            let ended = match status {
+                Some(status) => format!("{ENDED}{status}"),
+                None => ", and was killed".into(),
+            };
+            Err(format!("timed out after {limit:?}{ended}{said}").into())
+        }
         None if run.cancel_requested() => Ok(()),
         // Cancelled, and it ended well all the same.
         None if status.is_some_and(|status| status.success()) => Ok(()),
@@ -155,7 +163,9 @@ async fn start(
     let (run_id, pid) = (run_id(run.name(), run.fence()), child.id().unwrap_or(0));
     debug!(target: "allora", job = &*name, run = run_id, pid, "command started");
     let source = Source { job: name, run: run_id.into() };
-    let tail = output::follow(&mut child, &source, work.kept_output, context);
+    let secret = |name: &String| variables.get(name).cloned().or_else(|| env::var(name).ok());
+    let mask = Mask::new(context.masked.iter().filter_map(secret));
+    let tail = output::follow(&mut child, &source, work.kept_output, &mask, context);
     if let (Some(mut input), Some(text)) = (child.stdin.take(), work.stdin.clone()) {
         context.runtime.spawn(Box::pin(async move {
             // A command that does not read all of its input is no failure.

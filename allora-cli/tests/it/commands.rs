@@ -68,7 +68,8 @@ fn a_command_that_takes_too_long_is_ended_with_all_it_has_started() {
     )
     .with(&["--kill-after", "1s"]);
     let daemon = site.start();
-    daemon.says_often("timed out after 1s, and was ended", 3);
+    daemon.says_often("timed out after 1s, and was ended: signal: 15 (SIGTERM)", 2);
+    daemon.says("timed out after 1s, and was killed");
     for file in ["polite", "stubborn", "apart"] {
         let pid = site.read(file).lines().next().unwrap().to_owned();
         patiently("its process is gone", || !lives(&pid));

@@ -96,6 +96,8 @@ const CASES: &[(&[&str], i32)] = &[
     (&["stats", "job"], 1),
     (&["status", "--watch=soon"], 2),
     (&["status"], 0),
+    (&["console", "--listen", "0.0.0.0:0"], 2),
+    (&["console", "-c", "none.toml", "--listen", "127.0.0.1:0"], 2),
     (&["why"], 2),
     (&["why", "nothing"], 1),
     (&["why", "job"], 0),

@@ -92,3 +92,54 @@ fn a_line_runs_where_all_of_its_labels_are_and_none_that_it_excludes() {
         daemon.stop_well();
     }
 }
+
+#[test]
+fn variables_of_a_file_reach_the_commands_below_those_of_the_crontab() {
+    let crontab = "B=line\nALLORA_NAME=vars\n@every 1s echo \"$A, $B, $LOGNAME\" >> DIR/ran\n";
+    let site = Site::new(crontab).with(&["--env-file", "common", "--env-file", "env"]);
+    site.write("common", "A=common\n# all of them\nB=common\nLOGNAME=mallory\n");
+    site.write("env", "A='of the file'\n");
+    let daemon = site.start();
+    site.more_lines("ran", 1);
+    let ran = site.read("ran");
+    assert!(ran.starts_with("of the file, line, ") && !ran.contains("mallory"), "{ran}");
+    site.write("env", "A=\"new hush\"\n");
+    daemon.signal("-HUP");
+    patiently("it is read again", || site.read("ran").contains("new hush, line"));
+    site.write("env", "A=x\nhush\n");
+    daemon.signal("-HUP");
+    daemon.says("env:2: there is no `=`");
+    let before = site.lines("ran");
+    site.more_lines("ran", 2);
+    assert!(site.read("ran").lines().skip(before).all(|line| line.starts_with("new hush, line")));
+    daemon.stop_well();
+    assert!(!site.logs().contains("hush"), "{}", site.logs());
+    let args = ["exec", "vars", "jobs", "--env-file", "common"];
+    let bad = site.allora(&[&args[..], &["--env-file", "env"]].concat()).refused(2);
+    assert!(bad.contains("env:2: there is no `=`") && !bad.contains("hush"), "{bad}");
+    let before = site.lines("ran");
+    site.allora(&args).fine();
+    assert!(site.read("ran").lines().nth(before).unwrap().starts_with("common, line, "));
+    let daemon = site.begin(&[]);
+    patiently("it says so", || daemon.errors().contains("env:2: there is no `=`"));
+    assert_eq!(daemon.end(), 2);
+}
+
+#[test]
+fn secrets_that_are_named_are_masked_wherever_output_goes() {
+    let site = Site::new(
+        "TOKEN=hush-hush\nALLORA_ON_FAILURE=cat >> DIR/alert\nALLORA_NAME=leak\n\
+         @every 1s printf 'say hush-'; sleep 0.3; echo \"hush, $KEY\"; exit 3\n",
+    )
+    .with(&["--env-file", "env", "--mask", "TOKEN", "--mask", "KEY", "--mask", "NONE"]);
+    site.write("env", "KEY='line-one\nline-two'\n");
+    let daemon = site.start();
+    patiently("it is alerted", || site.read("alert").contains("say ***, ***"));
+    daemon.says("say ***, ***");
+    daemon.stop_well();
+    let past = json(&site, &["history", "jobs:leak", "--outcome", "failed", "-n", "1"]).remove(0);
+    assert_eq!(past["output"], "say ***, ***");
+    for text in [past.to_string(), site.logs(), site.read("alert")] {
+        assert!(!text.contains("hush") && !text.contains("line-"), "{text}");
+    }
+}

@@ -58,7 +58,12 @@ fn are_documented(page: &str) {
 
 #[test]
 fn a_daemon_answers_probes_and_shows_its_counters() {
-    let site = Site::new("@every 1s exit 3\n").with(&["--listen", "127.0.0.1:0"]);
+    let site = Site::new("@every 1s exit 3\n").with(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--on-failure",
+        "exit 1",
+    ]);
     let daemon = site.start();
     let address = address(&daemon.log()).unwrap();
     assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
@@ -79,6 +84,25 @@ fn a_daemon_answers_probes_and_shows_its_counters() {
     }
     assert!(metrics.contains("allora_run_duration_seconds_bucket{job=\"jobs:exit"), "{metrics}");
     are_documented(&metrics);
+    let version = env!("CARGO_PKG_VERSION");
+    for begins in [
+        &*format!("allora_build_info{{version=\"{version}\"}} 1"),
+        "allora_crontab_loads_total{result=\"good\"} 0",
+        "allora_crontab_loads_total{result=\"bad\"} 0",
+        "allora_alerts_total{outcome=\"sent\"} 0",
+        "allora_runs_lapsed_total{outcome=\"lost\"} 0",
+        "allora_claims_failed_total{reason=\"rejected\"} 0",
+    ] {
+        assert!(metrics.lines().any(|line| line == begins), "{begins}: {metrics}");
+    }
+    let counts = |line: &str| get(&address, "/metrics").lines().any(|found| found == line);
+    let dead = metrics.lines().find(|line| line.starts_with("allora_dead_letters_total{"));
+    assert!(dead.is_some_and(|line| line.ends_with(" 0")), "{dead:?}");
+    patiently("alerts fail", || !counts("allora_alerts_total{outcome=\"failed\"} 0"));
+    site.write("jobs", "@every 1s exit 3\n61 * * * * never\n");
+    daemon.signal("-HUP");
+    patiently("the edit is refused", || counts("allora_crontab_errors 1"));
+    assert!(!counts("allora_crontab_loads_total{result=\"bad\"} 0"));
     // Slow and bad clients delay no other client.
     let slow: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert!(get(&address, "/healthz").contains("200 OK"));
@@ -88,6 +112,65 @@ fn a_daemon_answers_probes_and_shows_its_counters() {
     assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431 "), "{refused}");
     assert!(send(&address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
     assert!(get(&address, "/metrics").contains("200 OK"));
+    daemon.stop_well();
+}
+
+#[test]
+fn half_open_connections_keep_nobody_from_an_answer() {
+    let site = Site::new("@daily true\n").with(&["--listen", "127.0.0.1:0"]);
+    let daemon = site.start();
+    let address = address(&daemon.log()).unwrap();
+    let half_open = |_| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n").unwrap();
+        stream
+    };
+    let open: Vec<TcpStream> = (0..200).map(half_open).collect();
+    assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
+    // The newest ones have time left for the rest of their heads: nobody has waited for that.
+    let mut newest = open.last().unwrap();
+    newest.write_all(b"Connection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    newest.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    daemon.stop_well();
+}
+
+#[test]
+fn the_console_is_for_browsers_on_this_machine() {
+    let site = Site::new("@daily true\n").with(&["--listen", "127.0.0.1:0"]);
+    let daemon = site.start();
+    let address = address(&daemon.log()).unwrap();
+    daemon.says(&format!("the console is at http://{address}/"));
+    let ask = |path: &str, host: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        send(&address, head.as_bytes())
+    };
+    for host in [&*address, "localhost:9117"] {
+        let page = ask("/jobs", host);
+        assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("jobs:true"), "{page}");
+    }
+    assert!(ask("/nodes", &address).contains("This node"));
+    let foreign = ask("/jobs", "evil.example");
+    assert!(foreign.starts_with("HTTP/1.1 421 ") && !foreign.contains("jobs:true"), "{foreign}");
+    assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 "), "a probe has any name");
+    daemon.stop_well();
+}
+
+#[test]
+fn an_address_that_other_machines_reach_has_the_probes_alone() {
+    let site = Site::new("@daily true\n").with(&["--listen", "0.0.0.0:0"]);
+    let daemon = site.start();
+    let address = address(&daemon.log()).unwrap().replace("0.0.0.0", "127.0.0.1");
+    for path in ["/healthz", "/metrics"] {
+        assert!(get(&address, path).starts_with("HTTP/1.1 200 "), "{path}");
+    }
+    let refused = get(&address, "/jobs");
+    assert!(
+        refused.starts_with("HTTP/1.1 403 ") && refused.contains("no access tokens yet"),
+        "{refused}"
+    );
+    assert!(!daemon.log().contains("the console is at"));
     daemon.stop_well();
 }
 

@@ -12,6 +12,7 @@ mod commands;
 mod completions;
 mod conditions;
 mod config;
+mod console;
 mod deb;
 mod debian;
 mod docs;

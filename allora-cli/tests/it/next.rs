@@ -126,6 +126,20 @@ fn times_are_shown_in_the_zone_and_up_to_an_instant_and_for_all_lines_of_a_cront
         "2026-03-28T00:00:00Z  jobs:day\n2026-03-28T00:00:00Z  jobs:hour\n\
          2026-03-28T12:00:00Z  jobs:hour\n2026-03-29T00:00:00Z  jobs:day\n"
     );
+    site.write(
+        "more",
+        "ALLORA_NAME=past\n@at 2020-01-01T00:00:00Z d\nALLORA_NAME=boot\n@reboot e\n",
+    );
+    let each = ["next", "--crontab", "jobs", "--crontab", "more", "--zone", "UTC"];
+    let rows = site.allora(&[&each, &after[..]].concat()).fine();
+    let rows: Vec<&str> = rows.lines().collect();
+    let times = ["2026-03-28T00:00:00Z  jobs:day", "2026-03-28T00:00:00Z  jobs:hour"];
+    assert_eq!(rows[..2], times);
+    assert!(rows[2].starts_with("@reboot               jobs:c-"), "{rows:?}");
+    let none = ["never                 more:past", "@reboot               more:boot"];
+    assert_eq!(rows[3..], none);
+    let json = site.allora(&[&each, &after[..], &["--json"]].concat()).fine();
+    assert_eq!(json.matches("\"scheduled_at\":null").count(), 3, "{json}");
 }
 
 #[test]

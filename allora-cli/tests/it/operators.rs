@@ -181,7 +181,10 @@ fn occurrences_are_left_out_and_a_trigger_is_withdrawn() {
         coming[1], coming[2]
     );
     assert_eq!(said, expected);
-    let past = &json(&site, &["history", "job"])[0];
+    let skipped = &json(&site, &["skip", "job"])[0];
+    assert_eq!((&skipped["change"], &skipped["count"]), (&"skipped".into(), &1.into()));
+    assert_eq!(skipped["last"], coming[2]);
+    let past = &json(&site, &["history", "job"])[1];
     assert_eq!(
         (&past["outcome"], &past["reason"], &past["count"]),
         (&"cancelled".into(), &"operator".into(), &2.into())
@@ -318,7 +321,11 @@ fn the_json_is_that_of_the_guide() {
             json(&site, &["show", &name]).remove(0),
             &[&described[..], &["line", "concurrency_key"]].concat(),
         ),
-        ("HistoryEntry", json(&site, &["history", "-n", "1"]).remove(0), &["exit_status"]),
+        (
+            "HistoryEntry",
+            json(&site, &["history", "-n", "1"]).remove(0),
+            &["exit_status", "signal"],
+        ),
         ("NodeInfo", json(&site, &["nodes"]).remove(0), &["state", "succeeded", "failed", "seen"]),
     ] {
         let mut said = fields(&schema, object);
@@ -328,4 +335,94 @@ fn the_json_is_that_of_the_guide() {
         assert_eq!(is, said, "{object}");
     }
     assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn what_changes_jobs_prints_an_object_for_each() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    for name in ["a", "b"] {
+        allora(&site, &["add", name, "t", "@every 1h", "{}"]);
+    }
+    let change = |args: &[&str]| {
+        let objects = json(&site, args);
+        let of = |object: &Value| {
+            assert_eq!((&object["error"], object["name"].is_string()), (&Value::Null, true));
+            let dry = if object["is_dry_run"] == true { "?" } else { "" };
+            format!(
+                "{} {}{dry}",
+                object["name"].as_str().unwrap(),
+                object["change"].as_str().unwrap()
+            )
+        };
+        objects.iter().map(of).collect::<Vec<_>>().join(", ")
+    };
+    for (args, is) in [
+        (&["pause", "--name", "", "--dry-run"][..], "a paused?, b paused?"),
+        (&["pause", "a"], "a paused"),
+        (&["pause", "--name", ""], "b paused"),
+        (&["resume", "a"], "a resumed"),
+        (&["resume", "--name", ""], "b resumed"),
+        (&["trigger", "a", "--id", "x"], "a triggered"),
+        (&["rerun", "a"], "a rerun"),
+        (&["rerun", "--name", ""], ""),
+        (&["reset", "b"], "b reset"),
+        (&["delete", "b"], "b deleted"),
+    ] {
+        assert_eq!(change(args), is, "{args:?}");
+    }
+    allora(&site, &["add", "b", "t", "@every 1h", "{}"]);
+    let url = ["--json", "--url", "sqlite:store.db"];
+    let many = site.allora(&[&["trigger", "--name", "", "--id", "x"], &url[..]].concat());
+    let many: Vec<Value> =
+        many.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |object: &Value| format!("{} {}", object["name"], object["change"]);
+    let many: Vec<String> = many.iter().map(of).collect();
+    assert_eq!(many, ["\"b\" \"triggered\"", "\"a\" \"triggered_before\""]);
+    let again = site.allora(&[&["trigger", "a", "--id", "x"], &url[..]].concat());
+    let again: Value = serde_json::from_str(&again.out).unwrap();
+    assert_eq!((&again["change"], &again["id"]), (&"triggered_before".into(), &"x".into()));
+    assert!(again["scheduled_at"].is_string(), "{again}");
+    let cancelled = json(&site, &["cancel", "a"]).remove(0);
+    assert_eq!((&cancelled["change"], &cancelled["runs"]), (&"cancelled".into(), &1.into()));
+    let missing = site.allora(&[&["pause", "nothing"], &url[..]].concat()).refused(1);
+    assert!(missing.contains("nothing"), "{missing}");
+
+    site.write("all", r#"[{"name": "a", "kind": "t", "schedule": "@every 2h"}, {"name": "c", "kind": "u", "schedule": "@daily"}]"#);
+    let sync = json(&site, &["sync", "all", "--complete", "", "--dry-run"]);
+    let of = |object: &Value| {
+        format!("{} {} {}", object["name"], object["change"], object["is_dry_run"])
+    };
+    let mut words: Vec<String> = sync.iter().map(of).collect();
+    words.sort();
+    assert_eq!(
+        words,
+        ["\"a\" \"modified\" true", "\"b\" \"orphaned\" true", "\"c\" \"added\" true"]
+    );
+    let a = sync.iter().find(|object| object["name"] == "a").unwrap();
+    let changed = &a["definition"];
+    assert!(changed["before"].as_str().unwrap().contains("@every 1h"), "{a}");
+    assert!(changed["after"].as_str().unwrap().contains("@every 2h"), "{a}");
+    assert_eq!(a["kind"], Value::Null);
+}
+
+#[test]
+fn a_trigger_that_is_waited_for_prints_the_entry_and_gc_what_it_removed() {
+    let site =
+        Site::new("ALLORA_NAME=rare\n0 0 1 1 * echo said; exit 7\n").with(&["--heartbeat", "1s"]);
+    let daemon = site.start();
+    let url = ["--json", "--url", "sqlite:store.db"];
+    let allora = |args: &[&str]| site.allora(&[args, &url].concat());
+    patiently("it is registered", || allora(&["show", "jobs:rare"]).code == 0);
+    let said = allora(&["trigger", "jobs:rare", "--wait"]);
+    let objects: Vec<Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((said.code, objects.len()), (7, 2), "{said:?}");
+    assert_eq!((&objects[1]["exit_status"], &objects[1]["output"]), (&7.into(), &"said".into()));
+    site.write("jobs", "ALLORA_NAME=other\n0 0 1 1 * true\n");
+    let is_kept = |objects: &[Value]| {
+        objects.len() == 1 && objects[0]["name"] == "jobs:rare" && objects[0]["change"] == "kept"
+    };
+    patiently("its orphan is young", || is_kept(&json(&site, &["gc"])));
+    daemon.stop_well();
 }

@@ -61,13 +61,18 @@ fn the_status_has_the_daemons_and_what_the_jobs_do() {
         text.contains("\npaused     1, such as jobs:good\n") && text.contains("labels gpu"),
         "{text}"
     );
+    assert!(text.contains("\nread at    20"), "{text}");
 
     let mut watch = crate::allora::command(&["status", "--watch=300ms", "--json"]);
     watch.args(URL).current_dir(site.path(""));
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(watch.stdout.take().unwrap()));
+    let mut last = String::new();
     for _ in 0..3 {
-        assert!(lines.next().unwrap().unwrap().contains("\"nodes\""));
+        let page: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let at = page["at"].as_str().unwrap().to_owned();
+        assert!(page["nodes"].is_array() && last < at, "{last}: {page}");
+        last = at;
     }
     watch.kill().unwrap();
     watch.wait().unwrap();
@@ -153,13 +158,42 @@ fn the_logs_of_a_job_go_on_with_the_runs_that_end() {
     logs.args(URL).current_dir(site.path(""));
     let mut logs = logs.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(logs.stdout.take().unwrap()));
-    let lines: Vec<String> = lines.take(6).map(Result::unwrap).collect();
+    let ended = lines.map(Result::unwrap).filter(|line| !line.contains(" running on "));
+    let lines: Vec<String> = ended.take(6).collect();
     logs.kill().unwrap();
     logs.wait().unwrap();
     let times: Vec<&str> =
         lines.iter().step_by(2).map(|line| line.split(' ').next().unwrap()).collect();
     assert!(times.windows(2).all(|two| two[0] < two[1]), "each once, in order: {lines:?}");
     assert!(lines.iter().skip(1).step_by(2).all(|line| line == "    oops"), "{lines:?}");
+    daemon.stop_well();
+}
+
+#[test]
+fn a_run_that_is_going_on_is_followed_to_its_end() {
+    let site = Site::new(
+        "ALLORA_NAME=rare\n0 0 1 1 * touch DIR/begun; until test -e DIR/go; do sleep 0.1; done; echo done; exit 4\n",
+    );
+    let daemon = site.start();
+    patiently("it is registered", || allora(&site, &["show", "jobs:rare"]).code == 0);
+    allora(&site, &["trigger", "jobs:rare"]).fine();
+    patiently("it runs", || site.path("begun").exists());
+    let mut logs = crate::allora::command(&["logs", "-f", "--once", "rare"]);
+    logs.args(URL).current_dir(site.path(""));
+    let mut logs = logs.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(logs.stdout.take().unwrap()));
+    let mut lines = lines.map(Result::unwrap);
+    let begun = lines.next().unwrap();
+    assert!(begun.contains(" running on ") && begun.ends_with("attempt 1"), "{begun}");
+    site.write("go", "");
+    let ended: Vec<String> = lines.collect();
+    assert!(
+        ended[0].contains(" failed in ") && ended[0].ends_with(": exit status: 4"),
+        "{ended:?}"
+    );
+    assert_eq!(ended[1..], ["    done"]);
+    assert!(logs.wait().unwrap().success());
+    assert_eq!(allora(&site, &["logs", "-f", "--once", "rare"]).fine().lines().count(), 2);
     daemon.stop_well();
 }
 
@@ -240,4 +274,28 @@ fn show_names_the_command_the_user_the_file_the_timeout_and_the_alerts_of_a_line
     assert_eq!(json(&site, &["show", "jobs:rare"])[0]["line"], Value::Null);
     let none = allora(&site, &["show", "jobs:rare", "system", "--system"]).refused(1);
     assert!(none.contains("no line of the name \"jobs:rare\"; they have system:plain"), "{none}");
+}
+
+#[test]
+fn the_history_has_the_exit_status_or_the_signal_of_each_command() {
+    let site = Site::new(
+        "ALLORA_NAME=killed\n@every 1s kill -9 $$\n\
+         ALLORA_TIMEOUT=1s\nALLORA_NAME=slow\n@every 1s sleep 1000\n\
+         ALLORA_NAME=late\n@every 1s trap 'exit 5' TERM; sleep 1000 & wait\n",
+    )
+    .with(&["--kill-after", "1s"]);
+    let daemon = site.start();
+    for (name, status, signal, error) in [
+        ("jobs:killed", Value::Null, 9.into(), "signal: 9 (SIGKILL)"),
+        ("jobs:slow", Value::Null, 15.into(), "timed out after 1s, and was ended: signal: 15"),
+        ("jobs:late", 5.into(), Value::Null, "timed out after 1s, and was ended: exit status: 5"),
+    ] {
+        let ended = || history(&site, name).into_iter().find(|past| past["outcome"] == "failed");
+        patiently("it has failed", || ended().is_some());
+        let past = ended().unwrap();
+        assert_eq!((&past["exit_status"], &past["signal"]), (&status, &signal), "{past}");
+        assert!(past["error"].as_str().unwrap().starts_with(error), "{past}");
+        assert!(allora(&site, &["logs", name]).fine().contains(error), "{name}");
+    }
+    daemon.stop();
 }

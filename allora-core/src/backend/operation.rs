@@ -293,7 +293,7 @@ impl<'a> Action<'a> {
     }
 }
 
-/// What a cancellation ends.
+/// The runs and occurrences that a cancellation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelScope<'a> {

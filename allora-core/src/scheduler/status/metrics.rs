@@ -34,18 +34,28 @@ struct Values {
     jobs: HashSet<Arc<str>>,
     kinds: HashSet<Arc<str>>,
     keys: HashSet<Arc<str>>,
+    /// The operations of the store that were requested.
+    operations: HashSet<&'static str>,
 }
 
 impl Metrics {
-    /// Describes the metrics to the recorder that is installed.
+    /// Describes the metrics to the recorder that is installed. Counters begin at 0 as soon as their
+    /// labels are known: the first increase of a counter that begins with it cannot be seen.
     pub(in crate::scheduler) fn new() -> Self {
         describe();
+        for reason in ["taken", "rejected", "no_reply"] {
+            counter!("allora_claims_failed_total", "reason" => reason).increment(0);
+        }
+        for source in ["timer", "poll", "notification", "reply", "node"] {
+            counter!("allora_wake_ups_total", "source" => source).increment(0);
+        }
         Self::default()
     }
 
     /// A job in code was added. The first names get labels of their own.
     pub(in crate::scheduler) fn add_job(&self, name: &Arc<str>) {
-        self.values(|values| label(&mut values.jobs, name));
+        let job = self.values(|values| label(&mut values.jobs, name));
+        begin(&(job, "".into()));
     }
 
     /// Counts an event.
@@ -118,11 +128,13 @@ impl Metrics {
         error: Option<&Error>,
     ) {
         histogram!("allora_store_request_duration_seconds", "operation" => operation).record(took);
+        let errors = |error: &'static str| counter!("allora_store_errors_total", "operation" => operation, "error" => error);
+        if self.values(|values| values.operations.insert(operation)) {
+            ["unavailable", "rejected"].into_iter().for_each(|error| errors(error).increment(0));
+        }
         if let Some(error) = error {
             let is_down = error.kind() == ErrorKind::Unavailable;
-            let error = if is_down { "unavailable" } else { "rejected" };
-            counter!("allora_store_errors_total", "operation" => operation, "error" => error)
-                .increment(1);
+            errors(if is_down { "unavailable" } else { "rejected" }).increment(1);
         }
     }
 
@@ -171,7 +183,14 @@ impl Metrics {
                 let job = if is_known { name.clone().into() } else { OTHER.into() };
                 (job, "".into())
             }
-            false => ("".into(), label(&mut values.kinds, kind)),
+            false => {
+                let known = values.kinds.len();
+                let labels = ("".into(), label(&mut values.kinds, kind));
+                if values.kinds.len() > known {
+                    begin(&labels);
+                }
+                labels
+            }
         })
     }
 
@@ -200,6 +219,23 @@ fn occurrences(
     let labels =
         [("job", job), ("kind", kind), ("outcome", outcome.into()), ("reason", reason.into())];
     counter!("allora_occurrences_total", &labels).increment(count);
+}
+
+/// Counts nothing for these labels yet, where a first failure is to be seen.
+fn begin(labels: &(SharedString, SharedString)) {
+    let (job, kind) = labels;
+    let policies =
+        [NotRunReason::CatchUp, NotRunReason::Window].map(|reason| ("missed", reason.word()));
+    for (outcome, reason) in [("failed", ""), ("dead", "")].into_iter().chain(policies) {
+        occurrences(labels.clone(), outcome, reason, 0);
+    }
+    for name in [
+        "allora_dead_letters_total",
+        "allora_lease_renewal_failures_total",
+        "allora_leases_lost_total",
+    ] {
+        counter!(name, "job" => job.clone(), "kind" => kind.clone()).increment(0);
+    }
 }
 
 fn dead(job: SharedString, kind: SharedString) {

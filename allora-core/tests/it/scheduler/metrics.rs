@@ -168,7 +168,7 @@ fn the_table_of_the_guide_has_what_a_troubled_cluster_emits() {
 }
 
 #[test]
-fn runs_are_counted_by_outcome_and_a_gauge_goes_back() {
+fn runs_are_counted_by_outcome_from_zero_and_a_gauge_goes_back() {
     let collector = Collector::default();
     let next = metrics::with_local_recorder(&collector, || {
         let lab = Lab::new(1);
@@ -178,6 +178,15 @@ fn runs_are_counted_by_outcome_and_a_gauge_goes_back() {
     });
     let occurrences = "allora_occurrences_total{job=job,kind=,outcome=succeeded,reason=}";
     assert_eq!(collector.value(occurrences), Some(4.0));
+    for zero in [
+        "allora_occurrences_total{job=job,kind=,outcome=failed,reason=}",
+        "allora_occurrences_total{job=job,kind=,outcome=missed,reason=window}",
+        "allora_dead_letters_total{job=job,kind=}",
+        "allora_claims_failed_total{reason=no_reply}",
+        "allora_store_errors_total{operation=reschedule,error=unavailable}",
+    ] {
+        assert_eq!(collector.value(zero), Some(0.0), "{zero} begins before the first failure");
+    }
     assert_eq!(collector.value("allora_runs_active{}"), Some(0.0));
     assert_eq!(collector.value("allora_run_duration_seconds{job=job,kind=}"), Some(2.0));
     assert_eq!(next, Some(1_767_225_600.0 + 50.0));
@@ -233,7 +242,7 @@ fn names_after_the_first_thousand_share_a_label() {
     });
     let values = collector.values.lock().unwrap();
     let of = |prefix: &str| values.keys().filter(|key| key.starts_with(prefix)).count();
-    assert_eq!(of("allora_occurrences_total{"), 1_001);
+    assert_eq!(of("allora_leases_lost_total{"), 1_001);
     let other = "allora_occurrences_total{job=other,kind=,outcome=succeeded,reason=}";
     assert_eq!(values[other], 5.0);
 }

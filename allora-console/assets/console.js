@@ -1,0 +1,58 @@
+// Live: every few seconds the page asks for itself again, and exchanges the parts that have changed.
+'use strict';
+(() => {
+  const every = 5000;
+  const state = document.getElementById('live');
+  let timer = 0, held = false, busy = false, since = null;
+  const say = (text) => {
+    if (state.textContent === text) return;
+    state.textContent = text;
+    state.className = { live: 'ok', held: 'muted' }[text] || 'warn';
+  };
+  // A part in which somebody types, reads a fold or selects text is left alone.
+  const isInUse = (part) => {
+    const selection = document.getSelection();
+    return part.contains(document.activeElement) || part.querySelector('details[open]')
+      || (selection && !selection.isCollapsed && part.contains(selection.anchorNode));
+  };
+  const stale = (why) => {
+    since = since || new Date();
+    say('stale since ' + since.toTimeString().slice(0, 8) + ': ' + why);
+  };
+  function refresh() {
+    timer = 0;
+    if (busy || held || document.hidden) return;
+    busy = true;
+    const ask = new XMLHttpRequest();
+    ask.responseType = 'document';
+    ask.timeout = 10000;
+    ask.onload = () => {
+      if (ask.status !== 200 || !ask.response) { stale('status ' + ask.status); return; }
+      for (const now of document.querySelectorAll('[data-live]')) {
+        const next = ask.response.getElementById(now.id);
+        if (next && !isInUse(now) && !next.isEqualNode(now)) now.replaceWith(document.importNode(next, true));
+      }
+      since = null;
+      say('live');
+    };
+    ask.onerror = ask.ontimeout = () => stale('no answer');
+    ask.onloadend = () => { busy = false; later(); };
+    ask.open('GET', location.href);
+    ask.send();
+  }
+  function later() { if (!timer && !held && !document.hidden) timer = setTimeout(refresh, every); }
+  document.addEventListener('visibilitychange', () => { if (!document.hidden) { clearTimeout(timer); refresh(); } });
+  const pages = { n: 0, j: 1, r: 2, o: 3, t: 4 };
+  let wasG = false;
+  document.addEventListener('keydown', (event) => {
+    if (event.target.closest('input,textarea,select') || event.ctrlKey || event.metaKey || event.altKey) return;
+    const links = document.querySelectorAll('header nav a');
+    if (wasG && event.key in pages && links[pages[event.key]]) links[pages[event.key]].click();
+    wasG = event.key === 'g';
+    if (event.key === '/') { event.preventDefault(); document.getElementById('find').focus(); }
+    if (event.key === 'w' && document.getElementById('at')) { event.preventDefault(); document.getElementById('at').focus(); }
+    if (event.key === '.') { held = !held; say(held ? 'held' : 'live'); clearTimeout(timer); timer = 0; later(); }
+  });
+  say('live');
+  later();
+})();

@@ -1,0 +1,125 @@
+//! Pages that say in words why there is no other page.
+
+use allora_core::{Error, ErrorKind};
+use askama::Template;
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{Html, IntoResponse, Response},
+};
+
+/// The reason why a page cannot be shown, and what to do.
+#[derive(Debug, Template)]
+#[template(path = "failure.html")]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    heading: String,
+    text: String,
+    remedy: String,
+}
+
+impl Failure {
+    fn new(status: StatusCode, heading: &str, text: impl Into<String>, remedy: &str) -> Self {
+        Self { status, heading: heading.into(), text: text.into(), remedy: remedy.into() }
+    }
+
+    /// The address has a parameter that means nothing.
+    pub(crate) fn bad_address(text: String) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "This address cannot be read", text, "")
+    }
+
+    /// The request is not from a reader.
+    pub(crate) fn no_access() -> Self {
+        let remedy = "Sign in where this console is mounted, or ask its operator for access.";
+        Self::new(StatusCode::FORBIDDEN, "You may not read this console", "", remedy)
+    }
+
+    /// The program that mounts the console has not said who may read it.
+    pub(crate) fn closed() -> Self {
+        let text = "The program that serves this console has not said who may read it.";
+        let remedy =
+            "Set a closure with Console::access that returns Some(Access) for each reader.";
+        Self::new(StatusCode::FORBIDDEN, "This console is closed", text, remedy)
+    }
+
+    pub(crate) fn no_page() -> Self {
+        let text = "The console has no page at this address.";
+        Self::new(StatusCode::NOT_FOUND, "No such page", text, "")
+    }
+
+    pub(crate) fn no_method() -> Self {
+        let text = "This console only shows pages: it answers GET and HEAD.";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "This cannot be done here", text, "")
+    }
+
+    /// The job of this name, and its history, do not exist.
+    pub(crate) fn no_job(name: &str) -> Self {
+        let text = format!("There is no job named {name:?}, and the history has none.");
+        let remedy = "Names are exact: look for it in the list by the first letters of its name.";
+        Self::new(StatusCode::NOT_FOUND, "No such job", text, remedy)
+    }
+
+    pub(crate) fn no_run(name: &str, fence: &str) -> Self {
+        let text = format!("The history has no run of {name:?} with the fence {fence:?}.");
+        let remedy = "It may be older than the history, whose limits the store's settings have.";
+        Self::new(StatusCode::NOT_FOUND, "No such run", text, remedy)
+    }
+}
+
+impl From<Error> for Failure {
+    /// One level of the error: its causes are for the log, and may name hosts and users.
+    fn from(error: Error) -> Self {
+        let (status, heading, remedy) = match error.kind() {
+            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "Not found", ""),
+            ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "This cannot be read", ""),
+            ErrorKind::Unsupported => {
+                (StatusCode::NOT_IMPLEMENTED, "This store cannot do that", "")
+            }
+            ErrorKind::Unavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The store does not answer",
+                "Jobs whose nodes reach the store go on. Look at the store and the network, and load \
+                 the page again.",
+            ),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made", ""),
+        };
+        Self::new(status, heading, error.to_string(), remedy)
+    }
+}
+
+impl From<askama::Error> for Failure {
+    fn from(error: askama::Error) -> Self {
+        let text = format!("The template failed: {error}.");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made", text, "")
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let text = self.render().unwrap_or_else(|_| "The page could not be made.".into());
+        let mut response = (self.status, Html(text)).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_a_page_that_escapes_what_it_repeats() {
+        let page = Failure::no_job("<script>alert(1)</script>").render().unwrap();
+        assert!(page.contains("No such job") && !page.contains("<script>alert"), "{page}");
+    }
+
+    #[test]
+    fn a_store_that_is_down_shows_no_causes_and_may_be_asked_again() {
+        let error = Error::new(ErrorKind::Unavailable, "the store did not answer within 10 s");
+        let failure = Failure::from(error.source("connect to jobs:secret@db refused"));
+        let page = failure.render().unwrap();
+        assert!(page.contains("within 10 s") && !page.contains("secret"), "{page}");
+        assert_eq!(failure.into_response().headers()[header::RETRY_AFTER], "1");
+    }
+}

@@ -1,0 +1,329 @@
+//! *Jobs*: the list, by a filter that is wholly in the address.
+
+use super::{Answer, Head, Linked, answer, definition::described, grouped};
+use crate::{
+    ask::Ask,
+    context::Context,
+    failure::Failure,
+    look::{Look, look},
+    overview::waiting_for_keys,
+    params::Params,
+    shared::Shared,
+    times::Moment,
+    words::{Around, Word, words},
+};
+use allora_core::{NodeInfo, Result, Schedules, Time, backend::JobState, stored::Filter};
+use askama::Template;
+use axum::extract::State;
+use std::{collections::HashSet, sync::Arc};
+
+#[derive(Debug, Template)]
+#[template(path = "jobs.html")]
+struct Jobs {
+    head: Head,
+    view: View,
+}
+
+/// The list and the form of its filter.
+#[derive(Clone, Debug)]
+struct View {
+    asked: Asked,
+    states: Vec<Choice>,
+    rows: Vec<Row>,
+    count: String,
+    first: Option<String>,
+    more: Option<String>,
+    /// Why there is no row; empty if there is one.
+    nothing: String,
+}
+
+/// An entry of the list of states.
+#[derive(Clone, Debug)]
+struct Choice {
+    text: &'static str,
+    is_chosen: bool,
+}
+
+/// The filter in the address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Asked {
+    prefix: String,
+    kind: String,
+    tag: String,
+    owner: String,
+    state: Option<Word>,
+    is_by_due: bool,
+    after: String,
+}
+
+/// A job.
+#[derive(Clone, Debug)]
+struct Row {
+    job: Linked,
+    look: Look,
+    /// The further states that hold.
+    also: Vec<Look>,
+    schedule: String,
+    text: String,
+    last: Option<Look>,
+    started: Option<Moment>,
+    next: Option<Moment>,
+    /// The next time in the zone of the job, if that is another one.
+    own: String,
+    kind: Option<Linked>,
+    owner: Option<Linked>,
+    tags: Vec<Linked>,
+}
+
+/// The jobs on a page.
+const ROWS: usize = 50;
+/// The jobs on a page by due time, which has no further page.
+const BY_DUE: usize = 100;
+/// The jobs that are read at once for a filter that the store does not have, and in all.
+const PAGE: usize = 500;
+const MOST: usize = 10_000;
+
+/// The jobs of a page.
+#[derive(Debug, Default)]
+struct Found {
+    jobs: Vec<(JobState, Vec<Word>)>,
+    /// The name after which the next page begins.
+    next: Option<String>,
+    /// The number of jobs that were read, if the search ended before the list did.
+    gave_up_at: Option<usize>,
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
+    let asked = Asked::read(&ask.params)?;
+    let now = shared.schedules.store_now().await?;
+    let context = ask.context(now);
+    let found = find(&shared.schedules, &asked, now).await?;
+    let view = view(asked, found, &context);
+    answer(&Jobs { head: Head::new(&shared, &ask, &context, ("jobs", "jobs"), "Jobs"), view })
+}
+
+impl Asked {
+    fn read(params: &Params) -> Result<Self, Failure> {
+        let state = match params.some("state") {
+            Some(text) => Some(Word::from_text(text).ok_or_else(|| {
+                let all: Vec<&str> = Word::ALL.iter().map(|word| word.text()).collect();
+                Failure::bad_address(format!(
+                    "There is no state {text:?}; use one of {}.",
+                    all.join(", ")
+                ))
+            })?),
+            None => None,
+        };
+        let is_by_due = match params.get("sort") {
+            "" | "name" => false,
+            "next" => true,
+            other => {
+                let text = format!("The list cannot be sorted by {other:?}; use name or next.");
+                return Err(Failure::bad_address(text));
+            }
+        };
+        Ok(Self {
+            prefix: params.exact("q").to_owned(),
+            kind: params.get("kind").to_owned(),
+            tag: params.get("tag").to_owned(),
+            owner: params.get("owner").to_owned(),
+            state,
+            is_by_due,
+            after: params.exact("after").to_owned(),
+        })
+    }
+
+    fn filter(&self) -> Filter<'_> {
+        let mut filter = Filter::default().prefix(&self.prefix);
+        filter.kind = Some(self.kind.as_str()).filter(|kind| !kind.is_empty());
+        filter.tag = Some(self.tag.as_str()).filter(|tag| !tag.is_empty());
+        filter.owner = Some(self.owner.as_str()).filter(|owner| !owner.is_empty());
+        filter
+    }
+
+    /// The address of the list with this filter, and with these parameters changed.
+    fn link(&self, context: &Context, changed: &[(&str, &str)]) -> String {
+        let own = [
+            ("q", self.prefix.as_str()),
+            ("kind", self.kind.as_str()),
+            ("tag", self.tag.as_str()),
+            ("owner", self.owner.as_str()),
+            ("state", self.state.map_or("", Word::text)),
+            ("sort", if self.is_by_due { "next" } else { "" }),
+        ];
+        let is_kept = |(name, _): &(&str, &str)| !changed.iter().any(|(new, _)| new == name);
+        let params: Vec<(&str, &str)> =
+            own.into_iter().filter(is_kept).chain(changed.iter().copied()).collect();
+        context.link("jobs", &params)
+    }
+
+    fn is_filtered(&self) -> bool {
+        *self != Self { after: self.after.clone(), is_by_due: self.is_by_due, ..Self::default() }
+    }
+}
+
+async fn find(schedules: &Schedules, asked: &Asked, now: Time) -> Result<Found> {
+    let nodes = schedules.nodes().await?;
+    if asked.is_by_due {
+        let jobs = schedules.list_by_due(asked.filter(), BY_DUE).await?;
+        let busy = waiting_for_keys(schedules, &jobs, now).await?;
+        return Ok(Found { jobs: selected(jobs, asked, &nodes, &busy, now), ..Found::default() });
+    }
+    let mut found = Found::default();
+    let mut after = Some(asked.after.clone()).filter(|after| !after.is_empty());
+    let size = if asked.state.is_some() { PAGE } else { ROWS + 1 };
+    let mut read = 0;
+    loop {
+        let jobs = schedules.list(asked.filter(), after.as_deref(), size).await?;
+        let is_last = jobs.len() < size;
+        read += jobs.len();
+        after = jobs.last().map(|job| job.name.clone());
+        let busy = waiting_for_keys(schedules, &jobs, now).await?;
+        found.jobs.extend(selected(jobs, asked, &nodes, &busy, now));
+        if found.jobs.len() > ROWS {
+            found.jobs.truncate(ROWS);
+            found.next = found.jobs.last().map(|(job, _)| job.name.clone());
+            return Ok(found);
+        }
+        if is_last {
+            return Ok(found);
+        }
+        if read >= MOST {
+            (found.next, found.gave_up_at) = (after, Some(read));
+            return Ok(found);
+        }
+    }
+}
+
+/// Those of the jobs that are in the state of the filter, with all their states.
+fn selected(
+    jobs: Vec<JobState>,
+    asked: &Asked,
+    nodes: &[NodeInfo],
+    busy: &HashSet<String>,
+    now: Time,
+) -> Vec<(JobState, Vec<Word>)> {
+    let with_words = jobs.into_iter().map(|job| {
+        let around = Around {
+            is_orphaned: NodeInfo::is_orphan(nodes, &job),
+            is_key_busy: busy.contains(&job.name),
+        };
+        let words = words(&job, around, now);
+        (job, words)
+    });
+    with_words.filter(|(_, words)| asked.state.is_none_or(|state| words.contains(&state))).collect()
+}
+
+fn view(asked: Asked, found: Found, context: &Context) -> View {
+    let rows: Vec<Row> =
+        found.jobs.iter().map(|(job, words)| row(job, words, &asked, context)).collect();
+    let shown = grouped(rows.len());
+    let count = match (&found.next, found.gave_up_at) {
+        (_, Some(read)) => format!("{shown} among the next {} jobs by name.", grouped(read)),
+        (Some(_), None) => format!("{shown} of more."),
+        (None, None) if asked.is_by_due && rows.len() == BY_DUE => {
+            format!("The first {shown} that are due.")
+        }
+        (None, None) => {
+            format!("{shown} in all{}.", if asked.after.is_empty() { "" } else { " from here" })
+        }
+    };
+    let nothing = match (rows.is_empty(), asked.is_filtered()) {
+        (false, _) => String::new(),
+        (true, true) => "No job matches this filter.".to_owned(),
+        (true, false) => {
+            "No job yet: add one in code, with `allora add`, or from a crontab.".to_owned()
+        }
+    };
+    let choice = |word: Word| Choice { text: word.text(), is_chosen: asked.state == Some(word) };
+    View {
+        states: Word::ALL.into_iter().map(choice).collect(),
+        first: (!asked.after.is_empty()).then(|| asked.link(context, &[])),
+        more: found.next.as_deref().map(|after| asked.link(context, &[("after", after)])),
+        rows,
+        count,
+        nothing,
+        asked,
+    }
+}
+
+fn row(job: &JobState, words: &[Word], asked: &Asked, context: &Context) -> Row {
+    let found = described(job);
+    let own = context.in_zone_of(found.zone.as_deref());
+    let next = job.due_at.filter(|_| job.leases.is_empty()).map(|at| context.moment(at));
+    let own_text = job.due_at.map(|at| own.moment(at).text);
+    let filter = |name: &str, value: &str| Linked {
+        text: value.to_owned(),
+        link: asked.link(context, &[(name, value)]),
+    };
+    let some = |name: &str, value: &str| (!value.is_empty()).then(|| filter(name, value));
+    let mut looks = words.iter().map(|word| look(word.text()));
+    Row {
+        job: Linked { text: job.name.clone(), link: context.job(&job.name) },
+        look: looks.next().unwrap_or_else(|| look("ended")),
+        also: looks.collect(),
+        last: job.last.as_ref().map(|last| look(last.word())),
+        started: job.last_started.map(|at| context.moment(at)),
+        own: own_text.filter(|_| own.zone.name() != context.zone.name()).unwrap_or_default(),
+        next,
+        kind: some("kind", &job.kind),
+        owner: some("owner", &found.owner),
+        tags: found.tags.iter().map(|tag| filter("tag", tag)).collect(),
+        schedule: found.words,
+        text: found.text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::at;
+
+    fn asked(query: &str) -> Asked {
+        Asked::read(&Params::read(query).unwrap()).unwrap()
+    }
+
+    fn job(name: &str, definition: &str) -> (JobState, Vec<Word>) {
+        let mut job = JobState::empty(name);
+        (job.kind, job.definition) = ("invoice".into(), definition.into());
+        job.due_at = Some(at("2026-10-27T01:00:00Z"));
+        (job, vec![Word::Waiting])
+    }
+
+    #[test]
+    fn a_row_has_the_schedule_in_words_and_links_that_narrow_the_list() {
+        let jobs = vec![job("invoices", "0 2 * * * Asia/Tokyo; owner ann; tags billing")];
+        let found = Found { jobs, ..Found::default() };
+        let view = view(asked("state=waiting"), found, &Context::of_test());
+        let [row] = &view.rows[..] else { panic!("{view:?}") };
+        assert_eq!(row.text, "0 2 * * * Asia/Tokyo");
+        assert_eq!(row.next.as_ref().unwrap().text, "Tue 27 Oct 02:00 CET");
+        assert_eq!(row.own, "Tue 27 Oct 10:00 JST");
+        assert_eq!(row.kind.as_ref().unwrap().link, "jobs?state=waiting&kind=invoice");
+        assert_eq!(row.tags[0].link, "jobs?state=waiting&tag=billing");
+        assert_eq!((&*view.count, &*view.nothing), ("1 in all.", ""));
+    }
+
+    #[test]
+    fn the_next_page_keeps_the_filter() {
+        let found =
+            Found { jobs: vec![job("a&b", "@daily")], next: Some("a&b".into()), gave_up_at: None };
+        let view = view(asked("q=a&kind=invoice&after=a"), found, &Context::of_test());
+        assert_eq!(view.more.as_deref(), Some("jobs?q=a&kind=invoice&after=a%26b"));
+        assert_eq!(view.first.as_deref(), Some("jobs?q=a&kind=invoice"));
+    }
+
+    #[test]
+    fn a_filter_without_a_match_is_not_an_empty_store() {
+        let nothing = |query| view(asked(query), Found::default(), &Context::of_test()).nothing;
+        assert_eq!(nothing("q=zzz"), "No job matches this filter.");
+        assert!(nothing("sort=name").starts_with("No job yet"));
+    }
+
+    #[test]
+    fn a_state_or_an_order_that_does_not_exist_is_refused_in_words() {
+        for query in ["state=broken", "sort=colour"] {
+            assert!(Asked::read(&Params::read(query).unwrap()).is_err(), "{query}");
+        }
+    }
+}

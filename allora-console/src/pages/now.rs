@@ -1,0 +1,308 @@
+//! *Now*: does anything need me, what runs, and what comes next.
+
+use super::{
+    Answer, Head, Linked, answer, counted,
+    entry::usual,
+    grouped,
+    need::{Need, needs},
+    plots::{Plot, plots},
+    timeline::{LANES, Timeline, begin, timeline},
+};
+use crate::{
+    ask::Ask,
+    context::Context,
+    look::{Look, look},
+    overview::{MOST, Overview},
+    shared::Shared,
+    times::{Moment, span, took},
+    words::{Word, short_nodes},
+};
+use allora_core::{
+    ErrorKind, HistoryEntry, HistoryQuery, Result, Schedules, Time, backend::JobState, time::since,
+};
+use askama::Template;
+use axum::extract::State;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+#[derive(Debug, Template)]
+#[template(path = "now.html")]
+struct Now {
+    head: Head,
+    view: View,
+}
+
+/// The page, from the facts.
+#[derive(Clone, Debug)]
+struct View {
+    heading: String,
+    /// The rest of the first line.
+    others: String,
+    next: Option<(Linked, Moment)>,
+    needs: Vec<Need>,
+    counts: Vec<Count>,
+    timeline: Timeline,
+    /// None without a history.
+    plots: Vec<Plot>,
+    running: Vec<Running>,
+    /// The store has no job.
+    is_empty: bool,
+    /// The things that the page does not show, each with the reason.
+    limits: Vec<String>,
+}
+
+/// The number of jobs in a state.
+#[derive(Clone, Debug)]
+struct Count {
+    look: Look,
+    number: String,
+    link: String,
+}
+
+/// An active run.
+#[derive(Clone, Debug)]
+struct Running {
+    job: Linked,
+    link: String,
+    scheduled: Moment,
+    lasts: String,
+    usually: String,
+    node: String,
+    attempt: u32,
+    is_being_cancelled: bool,
+}
+
+/// The runs of the last day, as far as they are read.
+#[derive(Debug, Default)]
+struct Day {
+    entries: Vec<HistoryEntry>,
+    /// They reach back to the beginning of the day.
+    is_whole: bool,
+    /// The store keeps no history.
+    is_unknown: bool,
+}
+
+/// The most entries that are read, and how many at once.
+const ENTRIES: usize = 3_000;
+const PAGE: usize = 500;
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
+    let now = shared.schedules.store_now().await?;
+    let context = ask.context(now);
+    let overview = Overview::read(&shared, now).await?;
+    let day = day(&shared.schedules, now).await?;
+    let view = view(&overview, &day, &context);
+    let head = Head::new(&shared, &ask, &context, ("", ""), view.heading.clone());
+    answer(&Now { head, view })
+}
+
+async fn day(schedules: &Schedules, now: Time) -> Result<Day> {
+    let mut day = Day::default();
+    let mut before = None;
+    while day.entries.len() < ENTRIES {
+        let mut query = HistoryQuery::new(PAGE);
+        query.before = before.as_ref();
+        let page = match schedules.history(query).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return Ok(Day { is_unknown: true, ..day });
+            }
+            page => page?,
+        };
+        // Fences are drawn from the time of the claim, so the entries come by their starts.
+        let is_recent = |entry: &HistoryEntry| {
+            entry.ended_at.or(entry.started_at).is_none_or(|at| at >= begin(now))
+        };
+        day.is_whole = page.len() < PAGE || !page.iter().all(is_recent);
+        before = page.last().map(HistoryEntry::cursor);
+        day.entries.extend(page.into_iter().filter(is_recent));
+        if day.is_whole {
+            break;
+        }
+    }
+    Ok(day)
+}
+
+fn view(overview: &Overview, day: &Day, context: &Context) -> View {
+    let needs = needs(overview, context);
+    let running = running(overview, day, context);
+    let lanes = lanes(overview, day);
+    let (heading, troubled) = heading(&needs);
+    let fine = overview.jobs.saturating_sub(troubled);
+    let is_one = fine == 1;
+    let fine = match (troubled, fine) {
+        (0, _) => format!("{} in all.", counted(fine, "job")),
+        _ if is_one => "1 other is fine.".to_owned(),
+        _ => format!("{} others are fine.", grouped(fine)),
+    };
+    let runs = match running.len() {
+        0 => "None runs now.".to_owned(),
+        1 => "1 runs now.".to_owned(),
+        many => format!("{} run now.", grouped(many)),
+    };
+    let next = overview.next.as_ref().map(|(name, at)| {
+        (Linked { text: name.clone(), link: context.job(name) }, context.moment(*at))
+    });
+    let mut limits = Vec::new();
+    if !overview.is_whole {
+        limits.push(format!(
+            "There are more jobs: these are facts about the first {}.",
+            grouped(MOST)
+        ));
+    }
+    if day.is_unknown {
+        limits.push("This store keeps no history: the plot has no past.".to_owned());
+    }
+    View {
+        heading,
+        others: format!("{fine} {runs}"),
+        next,
+        needs,
+        counts: counts(overview, context),
+        plots: match day.is_unknown {
+            true => Vec::new(),
+            false => plots(&day.entries, overview, context).into(),
+        },
+        timeline: timeline(&day.entries, day.is_whole || day.is_unknown, overview, &lanes, context),
+        running,
+        is_empty: overview.jobs == 0,
+        limits,
+    }
+}
+
+/// The first line, and the number of jobs on the cards.
+fn heading(needs: &[Need]) -> (String, usize) {
+    let jobs: usize = needs.iter().map(|need| need.count).sum();
+    let heading = match (needs.len(), jobs) {
+        (0, _) => "Nothing needs you".to_owned(),
+        (1, 0) => "1 thing needs you".to_owned(),
+        (cards, 0) => format!("{} need you", counted(cards, "thing")),
+        (_, 1) => "1 job needs you".to_owned(),
+        (_, jobs) => format!("{} need you", counted(jobs, "job")),
+    };
+    (heading, jobs)
+}
+
+fn counts(overview: &Overview, context: &Context) -> Vec<Count> {
+    let all = Word::ALL.into_iter().filter(|word| overview.count(*word) > 0);
+    let count = |word: Word| Count {
+        look: look(word.text()),
+        number: grouped(overview.count(word)),
+        link: context.link("jobs", &[("state", word.text())]),
+    };
+    all.map(count).collect()
+}
+
+/// The jobs that have a lane: those that need somebody, those that run, then those that ran longest in
+/// the last day.
+fn lanes<'a>(overview: &'a Overview, day: &Day) -> Vec<&'a JobState> {
+    let mut spent: HashMap<&str, Duration> = HashMap::new();
+    for entry in &day.entries {
+        *spent.entry(&entry.name).or_default() += entry.duration().unwrap_or_default();
+    }
+    let words = [Word::Overdue, Word::Dead, Word::Failing, Word::Running];
+    let mut first: Vec<&JobState> = words.iter().flat_map(|word| overview.of(*word)).collect();
+    let mut longest: Vec<&JobState> = overview.each().collect();
+    longest.retain(|job| spent.contains_key(&*job.name));
+    longest.sort_by_key(|job| std::cmp::Reverse(spent.get(&*job.name)));
+    // Trouble alone must not fill the plot: a broken kind would be forty lanes of the same.
+    first.truncate(LANES - LANES / 3);
+    let mut seen = HashSet::new();
+    first.into_iter().chain(longest).filter(|job| seen.insert(&job.name)).take(LANES).collect()
+}
+
+fn running(overview: &Overview, day: &Day, context: &Context) -> Vec<Running> {
+    let mut running = Vec::new();
+    for job in overview.of(Word::Running) {
+        let usual = usual(day.entries.iter().filter(|entry| entry.name == job.name));
+        for lease in job.leases.iter().filter(|lease| lease.claim_id != 0) {
+            running.push(Running {
+                job: Linked { text: job.name.clone(), link: context.job(&job.name) },
+                link: context.run(&job.name, lease.fence),
+                scheduled: context.moment(lease.occurrence.scheduled_at),
+                lasts: span(since(context.now, lease.started_at)),
+                usually: usual.map(took).unwrap_or_else(|| "–".to_owned()),
+                node: short_nodes(&lease.node),
+                attempt: lease.attempt,
+                is_being_cancelled: lease.cancel_requested,
+            });
+        }
+    }
+    running
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::at;
+    use allora_core::{
+        Outcome,
+        backend::{Lease, OnExpiry},
+    };
+
+    fn job(name: &str) -> JobState {
+        let mut job = JobState::empty(name);
+        job.due_at = Some(at("2026-10-26T02:12:55Z"));
+        job
+    }
+
+    fn seen(jobs: Vec<JobState>) -> View {
+        let context = Context::of_test();
+        let mut overview = Overview::of_test(jobs, context.now);
+        // The cards of nodes are tested with the cards.
+        overview.nodes.clear();
+        view(&overview, &Day::default(), &context)
+    }
+
+    #[test]
+    fn the_first_line_says_what_needs_somebody_and_what_comes_next() {
+        let mut failing = job("invoices");
+        failing.last = Some(Outcome::Failed("refused".into()));
+        let mut running = job("sync.crm");
+        running.due_at = None;
+        let occurrence = at("2026-10-26T02:00:00Z").into();
+        let lease =
+            Lease::new("web-1", 1, 9, occurrence, at("2026-10-26T02:20:00Z"), OnExpiry::Lost);
+        running.leases.push(lease);
+        let view = seen(vec![failing, running, job("report")]);
+        assert_eq!(view.heading, "1 job needs you");
+        assert_eq!(view.others, "2 others are fine. 1 runs now.");
+        let (name, moment) = view.next.as_ref().unwrap();
+        assert_eq!((&*name.text, &*moment.distance), ("invoices", "in 48 s"));
+        let [run] = &view.running[..] else { panic!("{view:?}") };
+        assert_eq!((&*run.lasts, &*run.usually, run.attempt), ("12 min 7 s", "–", 1));
+        assert_eq!(run.scheduled.text, "Mon 26 Oct 03:00 CET");
+    }
+
+    #[test]
+    fn an_empty_store_says_how_to_add_a_job() {
+        let view = seen(Vec::new());
+        assert!(view.is_empty && view.running.is_empty());
+    }
+
+    #[test]
+    fn names_are_text_on_the_page() {
+        let context = Context::of_test();
+        let mut hostile = job("<img src=x onerror=alert(1)>");
+        hostile.last = Some(Outcome::Failed("\"><script>alert(1)</script>".into()));
+        let view = seen(vec![hostile]);
+        let head = Head {
+            title: view.heading.clone(),
+            site: "allora".into(),
+            pages: Vec::new(),
+            path: "./",
+            carried: Vec::new(),
+            zone: context.zone.name().into(),
+            asked_zone: String::new(),
+            clock: String::new(),
+            who: "<b>ann</b>".into(),
+        };
+        let page = Now { head, view }.render().unwrap();
+        for raw in ["<img", "<script>alert", "<b>ann", "style=", "onclick"] {
+            assert!(!page.contains(raw), "{raw}: {page}");
+        }
+        assert!(page.contains("&#60;img") || page.contains("&lt;img"), "{page}");
+    }
+}

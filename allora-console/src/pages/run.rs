@@ -1,0 +1,160 @@
+//! *Run*: every field of one entry of the history, and the other attempts at the same occurrence.
+
+use super::{
+    Answer, Head, Linked, answer,
+    definition::described,
+    entry::{Row, lateness, reason_in_words, row},
+};
+use crate::{
+    ask::Ask,
+    context::Context,
+    failure::Failure,
+    look::{Look, look},
+    shared::Shared,
+    times::{Moment, took},
+};
+use allora_core::{HistoryEntry, HistoryQuery, Result, Schedules, backend::HistoryCursor};
+use askama::Template;
+use axum::extract::State;
+use std::sync::Arc;
+
+#[derive(Debug, Template)]
+#[template(path = "run.html")]
+struct Run {
+    head: Head,
+    view: View,
+}
+
+#[derive(Clone, Debug)]
+struct View {
+    job: Linked,
+    look: Look,
+    scheduled: Moment,
+    fields: Vec<(&'static str, String)>,
+    error: String,
+    output: String,
+    why: String,
+    /// All attempts at the occurrence, the newest first; empty if this is the only one.
+    attempts: Vec<Row>,
+}
+
+/// The number of entries on each side among which the other attempts are looked for.
+const AROUND: usize = 100;
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
+    let (name, text) = (ask.params.exact("name"), ask.params.get("fence"));
+    let fence: i64 = text.parse().map_err(|_| Failure::no_run(name, text))?;
+    let now = shared.schedules.store_now().await?;
+    // One that was deleted has no zone any more.
+    let state = shared.schedules.get(name).await.ok();
+    let zone = state.as_ref().and_then(|state| described(state).zone);
+    let context = ask.context(now).in_zone_of(zone.as_deref());
+    let entries = around(&shared.schedules, name, fence).await?;
+    let entry = entries.iter().find(|entry| entry.fence == fence);
+    let entry = entry.ok_or_else(|| Failure::no_run(name, text))?;
+    let view = view(entry, &entries, &context);
+    answer(&Run { head: Head::new(&shared, &ask, &context, ("run", "runs"), name), view })
+}
+
+/// The newest entries of a job, and those from this one on.
+async fn around(schedules: &Schedules, name: &str, fence: i64) -> Result<Vec<HistoryEntry>> {
+    let newest = schedules.history(HistoryQuery::new(AROUND).name(name)).await?;
+    if newest.len() < AROUND {
+        return Ok(newest);
+    }
+    let next = HistoryCursor { fence: fence.saturating_add(1), name: name.to_owned() };
+    let query = HistoryQuery::new(AROUND).name(name);
+    let older = schedules.history(query.before(&next)).await?;
+    let is_new = |entry: &HistoryEntry| !older.iter().any(|other| other.fence == entry.fence);
+    let mut entries: Vec<HistoryEntry> = newest.into_iter().filter(is_new).collect();
+    entries.extend(older);
+    Ok(entries)
+}
+
+fn view(entry: &HistoryEntry, entries: &[HistoryEntry], context: &Context) -> View {
+    let is_same = |other: &&HistoryEntry| other.occurrence == entry.occurrence;
+    let attempts: Vec<Row> =
+        entries.iter().filter(is_same).map(|other| row(other, context)).collect();
+    let output = match &entry.output {
+        Some(output) if context.sees_data => output.clone(),
+        Some(_) => "hidden".to_owned(),
+        None => String::new(),
+    };
+    View {
+        job: Linked { text: entry.name.clone(), link: context.job(&entry.name) },
+        look: look(entry.outcome.word()),
+        scheduled: context.moment(entry.occurrence.scheduled_at),
+        fields: fields(entry, context),
+        error: entry.outcome.error().to_owned(),
+        output,
+        why: context.why(&entry.name, entry.occurrence.scheduled_at),
+        attempts: if attempts.len() > 1 { attempts } else { Vec::new() },
+    }
+}
+
+fn fields(entry: &HistoryEntry, context: &Context) -> Vec<(&'static str, String)> {
+    let moment = |at| {
+        let moment = context.moment(at);
+        format!("{}, {}", moment.text, moment.distance)
+    };
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let is_run = entry.attempt > 0;
+    let fields = [
+        ("kind", some(&entry.kind)),
+        ("trigger", entry.occurrence.trigger.clone()),
+        ("until", entry.last.map(moment)),
+        ("occurrences", entry.count.filter(|_| !is_run).map(|count| count.to_string())),
+        ("due", entry.due_at.map(moment)),
+        ("started", entry.started_at.map(moment)),
+        ("ended", entry.ended_at.map(moment)),
+        ("late by", lateness(entry).map(took)),
+        ("took", entry.duration().map(took)),
+        ("attempt", is_run.then(|| entry.attempt.to_string())),
+        ("node", some(&entry.node)),
+        ("reason", entry.reason.map(|reason| reason_in_words(reason, context))),
+        ("fence", Some(entry.fence.to_string())),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::at;
+    use allora_core::Outcome;
+
+    fn attempt(fence: i64, attempt: u32, outcome: Outcome) -> HistoryEntry {
+        let scheduled_at = at("2026-10-26T01:00:00Z");
+        let mut entry = HistoryEntry::new("invoices", fence, scheduled_at.into(), outcome);
+        (entry.attempt, entry.due_at) = (attempt, Some(scheduled_at));
+        entry.started_at = Some(at("2026-10-26T01:00:25Z"));
+        entry.ended_at = Some(at("2026-10-26T01:00:55Z"));
+        entry.output = Some("1,204 invoices".into());
+        entry
+    }
+
+    #[test]
+    fn a_run_has_its_fields_and_the_attempts_before_it() {
+        let entries = [
+            attempt(9, 2, Outcome::Dead("connection refused".into())),
+            attempt(7, 1, Outcome::Retried("connection refused".into())),
+        ];
+        let view = view(&entries[0], &entries, &Context::of_test());
+        assert_eq!((view.look.word, view.attempts.len()), ("dead", 2));
+        let field = |name: &str| {
+            view.fields.iter().find(|field| field.0 == name).map(|field| field.1.as_str())
+        };
+        assert_eq!(field("late by"), Some("25.0 s"));
+        assert_eq!(field("started"), Some("Mon 26 Oct 02:00:25 CET, 1 h 11 min ago"));
+        assert_eq!((field("fence"), field("occurrences")), (Some("9"), None));
+        assert_eq!((&*view.error, &*view.output), ("connection refused", "1,204 invoices"));
+    }
+
+    #[test]
+    fn output_is_hidden_and_the_page_says_that_there_is_some() {
+        let context = Context { sees_data: false, ..Context::of_test() };
+        let entry = attempt(9, 1, Outcome::Succeeded);
+        let view = view(&entry, std::slice::from_ref(&entry), &context);
+        assert_eq!((&*view.output, view.attempts.len()), ("hidden", 0));
+    }
+}
