@@ -163,7 +163,15 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
         counts: counts(overview, context),
         plots: match day.is_unknown {
             true => Vec::new(),
-            false => plots(&day.entries, overview, context).into(),
+            false => {
+                let mut plots = plots(&day.entries, overview, context);
+                if !day.is_whole {
+                    let alone =
+                        format!("; of the newest {} entries alone", grouped(day.entries.len()));
+                    plots.iter_mut().for_each(|plot| plot.rest += &alone);
+                }
+                plots.into()
+            }
         },
         timeline: timeline(&day.entries, day.is_whole || day.is_unknown, overview, &lanes, context),
         running,
