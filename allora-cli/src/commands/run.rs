@@ -129,7 +129,7 @@ pub(crate) struct Run {
     /// not at all].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Serves the pages of `allora console` there, too. The address must be a loopback one.
+    /// Also serves the pages of `allora console` there. The address must be a loopback one.
     #[arg(long, requires = "listen")]
     console: bool,
     /// The folder with a file for each secret that stored schedules name [default: the variables

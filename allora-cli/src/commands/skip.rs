@@ -40,7 +40,7 @@ impl Skip {
                 )),
                 _ => error.into(),
             })?;
-            // What was done is said, also if the store cannot be asked any more.
+            // If the store stops answering now, the command still says what was done.
             let state = session.schedules.get(&name).await.unwrap_or_default();
             let next = state.next.filter(|next| state.last_started < Some(next.scheduled_at));
             Ok((name, skipped, next.map(|next| shown(next.scheduled_at))))

@@ -1,7 +1,7 @@
 //! `--listen`: probes and metrics over HTTP, and the console for browsers on this machine.
 //!
-//! Nothing that is asked changes anything. Whoever reaches the address may ask for the probes and the
-//! metrics; the console is there with `--console`, on loopback addresses alone.
+//! No request changes anything. Everybody who reaches the address can read the probes and the metrics.
+//! The console needs `--console` and a loopback address.
 
 use super::metrics::Metrics;
 use crate::{

@@ -73,7 +73,7 @@ pub(crate) struct Daemon {
     pub(crate) log_output: bool,
     /// The address of the pages for probes and metrics.
     pub(crate) listen: Option<String>,
-    /// The console is there, too.
+    /// That address also serves the console.
     pub(crate) console: bool,
     /// The folder of secrets.
     pub(crate) secrets: Option<PathBuf>,

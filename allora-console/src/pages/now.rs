@@ -203,7 +203,7 @@ fn counts(overview: &Overview, context: &Context) -> Vec<Count> {
     all.map(count).collect()
 }
 
-/// The jobs that have a lane: those that need somebody, those that run, then those that ran longest in
+/// The jobs that have a lane: those on the cards, then the running ones, then those that ran longest in
 /// the last day.
 fn lanes<'a>(overview: &'a Overview, day: &Day) -> Vec<&'a JobState> {
     let mut spent: HashMap<&str, Duration> = HashMap::new();
