@@ -272,7 +272,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
                 scheduled: context.moment(letter.occurrence.scheduled_at),
                 died: context.moment(letter.died_at),
                 attempts: counted(letter.attempts as usize, "attempt"),
-                error: letter.error.clone(),
+                error: context.visible(&letter.error).to_owned(),
                 why: context.why(name, letter.occurrence.scheduled_at),
             })
             .collect(),
@@ -347,7 +347,7 @@ fn look_of(code: &str) -> &str {
 /// A value of the evidence.
 fn shown(fact: &Fact, context: &Context) -> String {
     match fact {
-        Fact::Text(text) => short_nodes(text),
+        Fact::Text(text) => short_nodes(context.visible(text)),
         Fact::Number(number) => number.to_string(),
         Fact::Time(at) => context.moment(*at).text,
         Fact::Names(names) => names.join(", "),

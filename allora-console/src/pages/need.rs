@@ -150,7 +150,7 @@ fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
                 let at = context.moment(letter.occurrence.scheduled_at);
                 let attempts = counted(letter.attempts as usize, "attempt");
                 need.text = format!("was given up for {} after {attempts}.", at.text);
-                need.evidence = short(&letter.error, EVIDENCE);
+                need.evidence = short(context.visible(&letter.error), EVIDENCE);
                 need.page = why(context.why(&job.name, letter.occurrence.scheduled_at));
             }
         }
@@ -158,7 +158,7 @@ fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
             if let Some(last) = &job.last {
                 need.text = format!("has not succeeded: its last run was {}.", last.word());
                 need.look = look(last.word());
-                need.evidence = short(last.error(), EVIDENCE);
+                need.evidence = short(context.visible(last.error()), EVIDENCE);
             }
         }
         Word::Unreadable => {
@@ -190,7 +190,7 @@ fn of_many(word: Word, jobs: &[&JobState], context: &Context) -> Need {
     let (text, remedy) = match word {
         Word::Unreadable => (
             "cannot be read by this build: no node runs such a job.",
-            "Run a build that can read the record, or delete the job and create it again.",
+            "Run a build that can read it. A definition is also repaired by `allora modify`.",
         ),
         Word::Overdue => (
             "have been due for more than a minute, and no node has claimed them.",
@@ -202,7 +202,7 @@ fn of_many(word: Word, jobs: &[&JobState], context: &Context) -> Need {
         ),
         Word::Failing => (
             "have not succeeded the last time they ran.",
-            "Read the error, and correct what it names; the next occurrence runs in any case.",
+            "Read the error, and correct what it names.",
         ),
         Word::Paused => (
             "are paused for more than seven days.",

@@ -186,8 +186,8 @@ pub(super) async fn page(
     Ok(found)
 }
 
-/// Removes what is beyond the limits, job by job: a call that is dropped leaves the rest to the next one,
-/// which does not begin anew. A job whose entries the store rejects does not keep the others.
+/// Removes what is beyond the limits, job by job. If a call is dropped, the next one goes on where it was.
+/// The store may reject the removal for one job; the other jobs' entries are removed all the same.
 pub(super) async fn prune(history: &dyn HistoryStore, now: Time) -> Result {
     let pruning = history.pruning();
     if !locked(&pruning.appended).any {
