@@ -232,7 +232,7 @@ impl Walk {
                 edit.data = Some(&borrowed.data);
                 Action::Modify(edit)
             }
-            2 => Action::Pause { note: "by\0 hand" },
+            2 => Action::Pause { note: "by\0 hand", until: None },
             3 => {
                 let cursor = state.next.filter(|_| self.random.below(2) == 0);
                 match cursor {

@@ -71,7 +71,7 @@ pub async fn an_unreadable_record_harms_no_other(
     assert!(queries.get("bad").await.unwrap().unreadable.is_some());
     assert_eq!(queries.list(Page::first(9)).await.unwrap().len(), 2);
     for action in
-        [Action::Pause { note: "" }, Action::Create(NewSchedule::new("mail", "def", None))]
+        [Action::Pause { note: "", until: None }, Action::Create(NewSchedule::new("mail", "def", None))]
     {
         let error = apply(store, time, "bad", action).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Other, "{error}");

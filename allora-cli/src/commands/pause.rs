@@ -39,7 +39,7 @@ impl Pause {
                 self.changes.print([made(&name, "paused")], "")
             }
             None => {
-                let pause = Bulk::Pause { note: &self.note };
+                let pause = Bulk::Pause { note: &self.note, until: None };
                 self.jobs.change(&session, pause, self.dry_run, self.changes).await
             }
         })

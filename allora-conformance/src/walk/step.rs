@@ -369,7 +369,7 @@ impl Walker {
                 let new = NewSchedule::new(kind, definition, self.next(random)).data(data);
                 Planned::same(Action::Create(new))
             }
-            StepKind::Pause => Planned::same(Action::Pause { note: "note" }),
+            StepKind::Pause => Planned::same(Action::Pause { note: "note", until: None }),
             StepKind::Trigger => {
                 let id = ["x", "y", "z"][random.below(3) as usize];
                 let next = self.next(random);

@@ -354,7 +354,7 @@ mod tests {
     fn a_pause_needs_somebody_after_a_week_only() {
         let paused = |since: &str| {
             let mut job = JobState::empty("report");
-            job.paused = Some(Pause { since: at(since), note: "until the move".into() });
+            job.paused = Some(Pause { since: at(since), until: None, note: "until the move".into() });
             job
         };
         assert_eq!(cards(vec![paused("2026-10-25T02:00:00Z")]), []);

@@ -289,6 +289,17 @@ impl Handle {
         self.change(name, |schedules| schedules.pause(name, note)).await
     }
 
+    /// Pauses a job's schedule on all nodes until this time of the store, as [`Schedules::pause_until`].
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger). `Invalid` if the time has come already.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have paused the job. Pause it again.
+    pub async fn pause_until(&self, name: &str, until: Time, note: &str) -> Result<JobState> {
+        self.change(name, |schedules| schedules.pause_until(name, until, note)).await
+    }
+
     /// Resumes a paused job's schedule, as [`Schedules::resume`].
     ///
     /// # Errors

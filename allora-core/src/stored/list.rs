@@ -232,7 +232,7 @@ impl Schedules {
 
     /// The record of this name; `None` if it was deleted meanwhile.
     async fn read(&self, name: String) -> Result<Option<JobState>> {
-        match self.within("get", self.queries()?.get(&name)).await {
+        match self.get(&name).await {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             read => read.map(Some),
         }
@@ -264,7 +264,9 @@ impl Schedules {
         let mut page = Page::first(limit).prefix(filter.prefix);
         page.after = after;
         page.kind = filter.kind;
-        self.within("list", self.queries()?.list(page)).await
+        let mut states = self.within("list", self.queries()?.list(page)).await?;
+        self.end_pauses(&mut states).await?;
+        Ok(states)
     }
 }
 

@@ -6,7 +6,7 @@
 //! its lease.
 
 use crate::{
-    backend::{JobState, Lease, NextRun, Occurrence, OnExpiry},
+    backend::{JobState, Lease, NextRun, Occurrence, OnExpiry, Pause},
     planner::wake_up::recheck,
     record::TOMBSTONE,
     time::{Time, from_millis, saturating_add},
@@ -45,13 +45,23 @@ pub(crate) struct Known {
     pub(crate) cursor: Option<NextRun>,
     pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
-    pub(crate) paused: bool,
+    /// The pause, if it had not ended at that time.
+    pub(crate) paused: Option<PauseEnd>,
     /// Boxed: most jobs are idle, and a node may have many.
     runs: Option<Box<ActiveRuns>>,
     /// The record has times of a store whose clock was ahead.
     pub(crate) is_ahead: bool,
     /// A trigger waits, and the cursor's occurrence was claimed before it.
     pub(crate) trigger_waits: bool,
+}
+
+/// The end of a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PauseEnd {
+    /// When the schedule is resumed.
+    Resumed,
+    /// By itself at this time.
+    At(Time),
 }
 
 /// The active runs of a job.
@@ -77,6 +87,20 @@ pub(crate) struct Cancelled {
     pub(crate) attempts: u32,
     pub(crate) occurrence: Occurrence,
     pub(crate) until: Time,
+}
+
+impl PauseEnd {
+    fn of(pause: &Pause) -> Self {
+        pause.until.map_or(Self::Resumed, Self::At)
+    }
+
+    /// `true` if the pause lasts at this time.
+    pub(crate) fn is_after(self, now: Time) -> bool {
+        match self {
+            Self::Resumed => true,
+            Self::At(end) => now < end,
+        }
+    }
 }
 
 impl Known {
@@ -115,13 +139,18 @@ impl Known {
             cursor: state.next,
             last_started: state.last_started,
             started: state.counters.started,
-            paused: state.paused.is_some(),
+            paused: state.paused.as_ref().filter(|pause| pause.lasts(now)).map(PauseEnd::of),
             runs,
             is_ahead: false,
             trigger_waits: false,
         };
         known.set_head(state.head.as_ref());
         known
+    }
+
+    /// `true` if the schedule is paused at this time.
+    pub(crate) fn is_paused(&self, now: Time) -> bool {
+        self.paused.is_some_and(|end| end.is_after(now))
     }
 
     /// The occurrence that the record offers next.
@@ -194,7 +223,7 @@ impl Known {
             };
         }
         let longest = saturating_add(self.as_of, TOMBSTONE / 2);
-        let Some(next) = self.cursor.filter(|_| self.paused) else { return longest };
+        let Some(next) = self.cursor.filter(|_| self.paused.is_some()) else { return longest };
         let at = match is_told || next.due_at > self.as_of {
             true => recheck(next.due_at, self.as_of, poll),
             false => on_grid(self.as_of, HELD_BACK.min(poll)),
@@ -202,11 +231,20 @@ impl Known {
         at.min(longest)
     }
 
+    /// The time at which the schedule's occurrence is due, if the pause lets it be due.
+    pub(crate) fn due_after_pause(&self, next: NextRun) -> Option<Time> {
+        match self.paused {
+            None => Some(next.due_at),
+            Some(PauseEnd::At(end)) => Some(next.due_at.max(end)),
+            Some(PauseEnd::Resumed) => None,
+        }
+    }
+
     /// Applies a move of the cursor, when nothing else is known to wait.
     pub(crate) fn go_to(&mut self, next: Option<NextRun>) {
         self.cursor = next;
         self.other_head = None;
-        self.due_at = next.map(|next| next.due_at);
+        self.due_at = next.map(|next| self.due_after_pause(next).unwrap_or(next.due_at));
         self.attempts = 0;
         if let Some(runs) = &mut self.runs {
             (runs.leased, runs.after_lease, runs.cancelled) = (None, None, None);

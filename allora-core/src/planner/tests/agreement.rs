@@ -144,7 +144,7 @@ fn what_is_decided_from_the_present_record_is_granted() {
             };
             let action = match (random.below(14), lease) {
                 (0 | 1, _) => Some(Action::trigger(&id)),
-                (2, _) => Some(Action::Pause { note: "" }),
+                (2, _) => Some(Action::Pause { note: "", until: None }),
                 (3 | 4, _) => Some(Action::Resume),
                 (5, Some(_)) => Some(Action::Cancel(CancelScope::All)),
                 (6, Some(lease)) => Some(Action::Release { fence: lease.fence }),

@@ -224,7 +224,7 @@ fn a_released_occurrence_runs_before_later_ones() {
 
 #[test]
 fn a_trigger_runs_beside_the_schedule_also_when_paused() {
-    let job = OneJob::new(minutely()).at(0.0).operator(5.0, Action::Pause { note: "" }).at(6.0);
+    let job = OneJob::new(minutely()).at(0.0).operator(5.0, Action::Pause { note: "", until: None }).at(6.0);
     let job = job.at(70.0).operator(75.5, Action::trigger("mine"));
     let job = job.at(76.0).expect(&[75.5], &[], 60.);
     job.operator(130.0, Action::Resume).at(130.0).expect(&[75.5, 120.], &["missed 60-60 1"], 180.);

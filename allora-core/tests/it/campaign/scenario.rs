@@ -381,7 +381,7 @@ impl World {
         let id = format!("pulled{}", self.seen.triggered);
         let change = match dice.below(6) {
             0 | 1 => Action::trigger(&id),
-            2 => Action::Pause { note: "" },
+            2 => Action::Pause { note: "", until: None },
             3 => Action::Resume,
             4 => {
                 self.seen.redefined += 1;

@@ -806,7 +806,7 @@ impl Playing<'_> {
         let id = format!("pulled{}", self.triggers);
         let action = match self.dice.below(4) {
             0 | 1 => Action::trigger(&id),
-            2 => Action::Pause { note: "" },
+            2 => Action::Pause { note: "", until: None },
             _ => Action::Resume,
         };
         // A job that is not registered yet cannot be changed.

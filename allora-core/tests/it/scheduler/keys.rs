@@ -223,7 +223,7 @@ fn a_paused_group_waits() {
     one(&lab, "b", 30.0, 5);
     let change = |change| lab.operate(KEY, change).unwrap();
     lab.until(20.0);
-    change(Action::Pause { note: "the tapes are away" });
+    change(Action::Pause { note: "the tapes are away", until: None });
     lab.until(50.0);
     assert!(began(&lab, "b").is_empty());
     change(Action::Resume);
