@@ -335,7 +335,7 @@ mod tests {
                     "replaced_by": null,
                 }],
                 "waiters": [],
-                "paused": { "since": "2026-01-01T00:00:00.001Z", "note": "rest" },
+                "paused": { "since": "2026-01-01T00:00:00.001Z", "until": null, "note": "rest" },
                 "dead": [{
                     "occurrence": { "scheduled_at": "2026-01-01T00:00:05Z", "trigger": null },
                     "attempts": 3,

@@ -138,5 +138,8 @@ mod tests {
         assert_eq!(moved_after(|record| record.deleted_at = Some(at(1))), None, "deleted");
         let pause = Pause { since: at(1), until: None, note: String::new() };
         assert_eq!(moved_after(|record| record.paused = Some(pause)), None, "paused");
+        let until = Some(at(9_000));
+        let pause = Pause { since: at(1), until, note: String::new() };
+        assert_eq!(moved_after(|record| record.paused = Some(pause)), until, "paused until then");
     }
 }

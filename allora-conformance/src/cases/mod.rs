@@ -16,6 +16,7 @@ mod model;
 mod names;
 mod notifications;
 mod operators;
+mod pauses;
 mod redefine;
 mod stored;
 mod triggers;

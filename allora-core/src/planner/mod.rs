@@ -58,7 +58,6 @@ pub(crate) use input::{FoundRecords, Input, QueryReply, RunUpdate};
 pub(crate) use job::decide::completion_of;
 pub(crate) use key::HeldKey;
 pub(crate) use outbox::OnWay;
-pub(crate) use job::known::PauseEnd;
 pub(crate) use output::{FoundWork, Output, PlannedJob, Search, Status, Tick, Unfinished};
 pub(crate) use release::Release;
 pub(crate) use request::Request;

@@ -1,7 +1,7 @@
 //! Everything that a planner answers: requests to send, runs to start, events, and states to
 //! publish.
 
-use super::{DueRequest, Release, Request, Start, When};
+use super::{DueRequest, Release, Request, Start, When, job::known::PauseEnd};
 use crate::{backend::NextRun, error::Error, event::Event, registry::Ranking, time::Time};
 use std::sync::Arc;
 

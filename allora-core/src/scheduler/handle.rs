@@ -15,6 +15,7 @@ use crate::{
     name::check_name,
     registry::{NodeInfo, ProgramReport},
     stored::{Gap, Schedules},
+    time::Time,
 };
 use chrono::SecondsFormat;
 use futures::future::pending;

@@ -93,6 +93,10 @@ pub(crate) fn decide(
         return Ok(Decision::Wait);
     };
     let Some(head) = &known.head() else { return Ok(Decision::Wait) };
+    if known.paused.is_some() && !known.is_paused(now) && !known.is_open_cursor(head) {
+        // Without the pause, another occurrence may be first.
+        return Ok(Decision::Read);
+    }
     if let Some(error) = used_up(spec, known, claimant.extra_attempts) {
         let then = move_away(name, spec, known, head)?;
         let fence = known.leased().unwrap_or(known.fence);

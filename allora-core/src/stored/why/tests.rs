@@ -197,6 +197,12 @@ fn what_keeps_every_occurrence_from_running_comes_first() {
         facts.state.paused = Some(Pause { since: at(3_000), until: None, note: "a\nb".to_owned() });
     };
     assert_eq!(now(paused, "since 2026-01-01T00:50:00Z: a b; `allora resume job`"), ["paused"]);
+    let window = |facts: &mut Facts| {
+        let until = Some(at(7_200));
+        facts.state.paused = Some(Pause { since: at(3_000), until, note: "a".to_owned() });
+    };
+    let says = "since 2026-01-01T00:50:00Z and is until 2026-01-01T02:00:00Z: a; wait until then";
+    assert_eq!(now(window, says), ["paused"]);
     let unreadable = |facts: &mut Facts| facts.state.unreadable = Some("cut".to_owned());
     assert_eq!(now(unreadable, "cannot be read: cut"), ["record-unreadable"]);
     let invalid = |facts: &mut Facts| {
