@@ -232,6 +232,20 @@ fn a_paused_group_waits() {
 }
 
 #[test]
+fn a_group_that_is_paused_until_a_time_waits_until_then() {
+    let lab = Lab::new(10);
+    one(&lab, "a", 10.0, 5);
+    one(&lab, "b", 30.0, 5);
+    lab.until(20.0);
+    let until = Some(at(50.0));
+    lab.operate(KEY, Action::Pause { note: "the tapes are away", until }).unwrap();
+    lab.until(49.9);
+    assert!(began(&lab, "b").is_empty());
+    lab.until(60.0);
+    assert_eq!(lab.story("b"), ["succeeded 30"]);
+}
+
+#[test]
 fn the_time_limit_and_the_delay_that_is_told_count_from_when_the_code_begins() {
     let lab = Lab::new(11);
     one(&lab, "a", 10.0, 30);
