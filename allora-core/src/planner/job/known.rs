@@ -45,7 +45,7 @@ pub(crate) struct Known {
     pub(crate) cursor: Option<NextRun>,
     pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
-    /// The pause, if it had not ended at that time.
+    /// The pause. One that has ended by itself is there until the record is written or read.
     pub(crate) paused: Option<PauseEnd>,
     /// Boxed: most jobs are idle, and a node may have many.
     runs: Option<Box<ActiveRuns>>,
@@ -139,7 +139,7 @@ impl Known {
             cursor: state.next,
             last_started: state.last_started,
             started: state.counters.started,
-            paused: state.paused.as_ref().filter(|pause| pause.lasts(now)).map(PauseEnd::of),
+            paused: state.paused.as_ref().map(PauseEnd::of),
             runs,
             is_ahead: false,
             trigger_waits: false,
@@ -223,7 +223,7 @@ impl Known {
             };
         }
         let longest = saturating_add(self.as_of, TOMBSTONE / 2);
-        let Some(next) = self.cursor.filter(|_| self.paused.is_some()) else { return longest };
+        let Some(next) = self.cursor.filter(|_| self.is_paused(self.as_of)) else { return longest };
         let at = match is_told || next.due_at > self.as_of {
             true => recheck(next.due_at, self.as_of, poll),
             false => on_grid(self.as_of, HELD_BACK.min(poll)),
