@@ -93,7 +93,7 @@ pub(crate) fn decide(
         return Ok(Decision::Wait);
     };
     let Some(head) = &known.head() else { return Ok(Decision::Wait) };
-    if known.paused.is_some() && !known.is_paused(now) && !known.is_open_cursor(head) {
+    if known.paused().is_some() && !known.is_paused(now) && !known.is_open_cursor(head) {
         // Without the pause, another occurrence may be first.
         return Ok(Decision::Read);
     }
