@@ -59,7 +59,9 @@ async fn others_write_on(place: Place) {
         tokio::task::block_in_place(|| patiently("the line is silent", || proxy.is_silent()));
         node.signal("-STOP");
         let since = clock.now();
-        while let Err(error) = change(&direct, "a", Action::Pause { note: "b", until: None }, STORE).await {
+        while let Err(error) =
+            change(&direct, "a", Action::Pause { note: "b", until: None }, STORE).await
+        {
             assert!(clock.now() - since < LONGEST, "after {replies} replies: {error:?}");
         }
         proxy.fall_silent_after(Proxy::NEVER);
