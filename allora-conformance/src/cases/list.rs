@@ -192,6 +192,20 @@ macro_rules! __cases {
                 the_number_of_dead_letters_is_limited: [];
                 a_reset_job_continues_from_now_under_a_new_incarnation: [];
             }
+            pauses {
+                what_a_pause_holds_back_is_due_when_it_ends: [Queries, Expiry];
+                a_read_shows_that_a_pause_is_over_and_changes_nothing: [];
+                a_pause_that_was_followed_by_a_change_is_over_for_good: [];
+                a_pause_is_set_again_with_another_end: [];
+                a_pause_cannot_end_before_it_begins: [];
+                a_pause_with_an_end_can_be_ended_before: [];
+                triggers_run_before_the_end_of_a_pause_and_failed_ones_after_it: [Expiry];
+                a_trigger_that_outlasts_the_pause_keeps_nothing_waiting: [];
+                a_silent_run_is_retried_when_lease_and_pause_are_over: [Queries, Expiry];
+                a_run_goes_on_beyond_the_end_of_a_pause: [Expiry];
+                a_new_definition_keeps_the_end_of_the_pause: [];
+                a_paused_job_is_pruned_only_after_the_end_of_its_pause: [];
+            }
             triggers {
                 a_trigger_is_not_run_again_within_its_retention: [];
                 after_the_retention_a_trigger_is_a_new_one: [];

@@ -17,6 +17,7 @@ mod model;
 mod names;
 mod notifications;
 mod operators;
+mod pauses;
 mod redefine;
 mod stored;
 mod triggers;

@@ -479,6 +479,31 @@ impl Defect for IgnoresThePause {
     }
 }
 
+/// A pause lasts until it is ended by hand.
+pub(crate) struct ForgetsTheEndOfThePause;
+impl Defect for ForgetsTheEndOfThePause {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        match &step.operation.action {
+            Action::Pause { note, .. } => step.apply_instead(Action::Pause { note, until: None }),
+            _ => step.apply(),
+        }
+    }
+}
+
+/// A pause that has ended comes back when the clock is set back, or is shown for ever.
+pub(crate) struct KeepsEndedPauses;
+impl Defect for KeepsEndedPauses {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let before = step.record.as_ref().and_then(|record| record.paused.clone());
+        let reply = step.apply();
+        let is_other = matches!(step.operation.action, Action::Pause { .. } | Action::Resume);
+        if let Some(record) = step.record.as_mut().filter(|record| record.is_live() && !is_other) {
+            record.paused = record.paused.take().or(before);
+        }
+        reply
+    }
+}
+
 /// `<=` where `<` is meant, in the query of what is due.
 pub(crate) struct FindsTooMuch;
 impl Defect for FindsTooMuch {

@@ -113,7 +113,8 @@ fn of_jobs(overview: &Overview, context: &Context) -> Vec<Need> {
     let failing: Vec<&JobState> =
         overview.of(Word::Failing).iter().filter(|job| !is_dead(job)).collect();
     let is_long = |job: &&JobState| {
-        job.paused.as_ref().is_some_and(|pause| pause.since + LONG_PAUSE <= context.now)
+        let forgotten = job.paused.as_ref().filter(|pause| pause.until.is_none());
+        forgotten.is_some_and(|pause| pause.since + LONG_PAUSE <= context.now)
     };
     let paused: Vec<&JobState> = overview.of(Word::Paused).iter().filter(is_long).collect();
     let all = |word: Word| overview.of(word).iter().collect::<Vec<_>>();
@@ -354,7 +355,8 @@ mod tests {
     fn a_pause_needs_somebody_after_a_week_only() {
         let paused = |since: &str| {
             let mut job = JobState::empty("report");
-            job.paused = Some(Pause { since: at(since), note: "until the move".into() });
+            job.paused =
+                Some(Pause { since: at(since), until: None, note: "until the move".into() });
             job
         };
         assert_eq!(cards(vec![paused("2026-10-25T02:00:00Z")]), []);

@@ -363,7 +363,7 @@ fn future_width(usual: Option<Duration>, at: Time, now: Time) -> i64 {
 /// The times at which a job is due in the next day, from the next one in its record on: a period has its
 /// own phase.
 fn coming(job: &JobState, now: Time) -> Vec<Time> {
-    let Some(next) = job.next.filter(|_| job.paused.is_none()) else { return Vec::new() };
+    let Some(next) = job.next else { return Vec::new() };
     let mut coming = vec![next.due_at];
     if let Ok(definition) = Definition::parse(&job.name, &job.definition) {
         let mut settings = definition.settings().clone();
@@ -384,7 +384,8 @@ fn coming(job: &JobState, now: Time) -> Vec<Time> {
             coming.extend(later.take_while(|at| *at < until));
         }
     }
-    coming.retain(|at| (now..now + SPAN).contains(at));
+    let is_held = |at: Time| job.paused.as_ref().is_some_and(|pause| pause.lasts(at));
+    coming.retain(|at| (now..now + SPAN).contains(at) && !is_held(*at));
     coming
 }
 

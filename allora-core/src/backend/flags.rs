@@ -106,7 +106,7 @@ impl Flag<'_> {
             }
             Flag::Failing => has_failed(state.last.as_ref()),
             Flag::Dead => !state.dead.is_empty(),
-            Flag::Paused => state.paused.is_some(),
+            Flag::Paused => state.paused.as_ref().is_some_and(|pause| pause.lasts(now)),
             Flag::Ended => {
                 state.paused.is_none()
                     && state.leases.is_empty()
@@ -265,7 +265,7 @@ type Tally = std::collections::BTreeMap<String, u64>;
 mod tests {
     use super::*;
     use crate::{
-        backend::{Lease, OnExpiry},
+        backend::{Lease, OnExpiry, Pause},
         time::from_millis,
     };
 
@@ -286,6 +286,10 @@ mod tests {
         state.leases = vec![Lease::new("n", 1, 1, at(60).into(), at(200), OnExpiry::Retry)];
         (state.due_at, state.last) = (Some(at(200)), Some(Outcome::Retried("e".into())));
         assert_eq!(flags(&state, 150), ["running", "failing"]);
+        state.paused = Some(Pause { since: at(1), until: Some(at(151)), note: String::new() });
+        assert_eq!(flags(&state, 150), ["running", "failing", "paused"]);
+        assert_eq!(flags(&state, 151), ["running", "failing"], "a pause that is over");
+        state.paused = None;
         state.leases[0].claim_id = 0;
         state.last = Some(Outcome::Interrupted);
         assert!(flags(&state, 150).is_empty(), "it was cancelled while it waited");

@@ -75,6 +75,11 @@ pub(super) async fn flagged<S: RecordStore>(
         let flagged = Flagged::new(found, next);
         return Ok(if is_complete { flagged } else { flagged.incomplete() });
     };
+    // Only a pause ends by itself, and stays in the index until its record is written.
+    let now = match flag {
+        Flag::Paused => RecordStore::now(store, time).await?,
+        _ => Time::UNIX_EPOCH,
+    };
     let mut after = page.after.map(str::to_owned);
     let (mut found, mut read) = (Vec::new(), 0);
     while found.len() < page.limit {
@@ -89,8 +94,7 @@ pub(super) async fn flagged<S: RecordStore>(
         let is_last = names.len() < limit;
         read += names.len();
         for state in states(store, &names).await? {
-            if found.len() < page.limit && is_wanted(&state) && flag.holds(&state, Time::UNIX_EPOCH)
-            {
+            if found.len() < page.limit && is_wanted(&state) && flag.holds(&state, now) {
                 found.push(state);
             }
         }
@@ -120,7 +124,9 @@ pub(super) async fn counts<S: RecordStore>(
     let counted: BTreeMap<&str, u64> = keys.iter().map(String::as_str).zip(numbers).collect();
     let mut counts = Counts::default();
     for flag in Flag::STATES {
-        let count = match flag.key() {
+        // Of the paused jobs, some may be so no longer: they are looked at, as far as one call does that.
+        let key = flag.key().filter(|_| flag != Flag::Paused || !looked.has_others);
+        let count = match key {
             Some(key) => Count::new(counted.get(&*key).copied().unwrap_or_default(), true),
             None => {
                 let has_it = looked.states.values().filter(|state| flag.holds(state, looked.now));
@@ -154,6 +160,7 @@ struct Looked {
 impl Looked {
     fn is_complete(&self, flag: Flag<'_>) -> bool {
         let is_due_read = match (flag, self.next_due) {
+            (Flag::Paused, _) => true,
             // The index begins with those.
             (Flag::Due, Some(next)) => next > self.now,
             (Flag::Overdue, Some(next)) => saturating_add(next, OVERDUE) > self.now,

@@ -193,7 +193,10 @@ impl Schedules {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn flagged(&self, flag: Flag<'_>, page: Page<'_>) -> Result<Flagged> {
-        self.within("flagged", self.queries()?.flagged(flag, page, self.now())).await
+        let flagged = self.queries()?.flagged(flag, page, self.now());
+        let mut flagged = self.within("flagged", flagged).await?;
+        self.end_pauses(&mut flagged.found).await?;
+        Ok(flagged)
     }
 
     /// The numbers of jobs with each flag, of those whose names begin with `prefix`: see
@@ -226,7 +229,8 @@ impl Schedules {
         let mut size = limit;
         while size <= PAGE && !kinds.is_empty() {
             let query = DueQuery::new(&kinds, end_of_time(), size);
-            let due = self.within("find_due", queries.find_due(query, self.now())).await?;
+            let mut due = self.within("find_due", queries.find_due(query, self.now())).await?;
+            self.end_pauses(&mut due.found).await?;
             // No schedule is listed later than it is due, and one whose lease ends before is listed
             // earlier: all that are due until the next entry of the index are among those found.
             let is_first = |state: &JobState| {
@@ -261,7 +265,7 @@ impl Schedules {
 
     /// The record of this name; `None` if it was deleted meanwhile.
     async fn read(&self, name: String) -> Result<Option<JobState>> {
-        match self.within("get", self.queries()?.get(&name)).await {
+        match self.get(&name).await {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             read => read.map(Some),
         }
@@ -313,7 +317,8 @@ impl Pages<'_> {
         let Flagged { found, next, is_complete } = match flag {
             Some(flag) => schedules.flagged(flag, page).await?,
             None => {
-                let found = schedules.within("list", schedules.queries()?.list(page)).await?;
+                let mut found = schedules.within("list", schedules.queries()?.list(page)).await?;
+                schedules.end_pauses(&mut found).await?;
                 let last = found.last().filter(|_| found.len() == limit);
                 let next = last.map(|state| state.name.clone());
                 Flagged::new(found, next)

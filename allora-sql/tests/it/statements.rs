@@ -49,7 +49,7 @@ fn an_operators_change_is_a_read_a_commit_and_a_notification_on_postgres() {
         let new = NewSchedule::new("k", "d", None).data(b"data");
         change(&sql, "a", Action::Create(new), STORE).await.unwrap();
         let before = COUNT.get();
-        change(&sql, "a", Action::Pause { note: "" }, STORE).await.unwrap();
+        change(&sql, "a", Action::Pause { note: "", until: None }, STORE).await.unwrap();
         vec![before, COUNT.get()]
     });
     if let Some(counts) = counts {
