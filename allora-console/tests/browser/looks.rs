@@ -207,6 +207,7 @@ fn pictures_can_be_taken() {
         let picture = browser.picture();
         assert!(picture.starts_with(b"\x89PNG") && picture.len() > 20_000, "{}", picture.len());
         if let Some(folder) = &folder {
+            fs::create_dir_all(folder).unwrap();
             fs::write(folder.join(format!("{name}-{}.png", look.name())), picture).unwrap();
         }
     }
