@@ -91,7 +91,7 @@ impl Status {
                     None => ControlFlow::Break(()),
                 })
             };
-            again(&Tokio::current()?, pause, look).await
+            again(&Tokio::current()?, pause, false, look).await
         })
     }
 
