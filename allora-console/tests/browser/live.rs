@@ -1,6 +1,6 @@
 //! A page that stays open.
 
-use crate::{Browser, Served, console_of};
+use crate::{Browser, RUNTIME, Served, console_of};
 use allora::StoredSchedule;
 
 fn job(name: &str) -> StoredSchedule {
@@ -19,7 +19,7 @@ fn what_changes_appears_without_a_reload_and_what_is_typed_stays() {
         "window.updates = 0; new MutationObserver(() => updates++)\
          .observe(document.querySelector('header'), { childList: true, subtree: true });",
     );
-    served.block_on(schedules.add(&job("second"))).unwrap();
+    RUNTIME.block_on(schedules.add(&job("second"))).unwrap();
     browser.wait_for("return document.getElementById('list').textContent.includes('second')");
     // The clock in the head of the page changes with each update.
     browser.wait_for("return updates >= 3");
@@ -39,7 +39,7 @@ fn a_page_is_held_on_demand_and_says_since_when_it_is_stale() {
     browser.wait_for("return document.getElementById('live').textContent === 'live'");
     browser.press(".");
     browser.wait_for("return document.getElementById('live').textContent === 'held'");
-    served.block_on(schedules.add(&job("second"))).unwrap();
+    RUNTIME.block_on(schedules.add(&job("second"))).unwrap();
     // Longer than the page waits between two looks, if it looks.
     std::thread::sleep(std::time::Duration::from_secs(7));
     assert_eq!(

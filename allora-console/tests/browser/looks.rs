@@ -136,7 +136,7 @@ fn every_page_is_whole_in_each_look() {
     let empty = Served::new(console_of(&[]).1);
     let browser = Browser::start();
     browser.open(&served.page("/job?name=invoices"));
-    let run = browser.text("return document.querySelector('a[href^=\"run?\"]').href");
+    let run = browser.text("return document.querySelector('table a[href^=\"run?\"]').href");
     let mut pages: Vec<(&str, String)> =
         PAGES.iter().map(|(name, path)| (*name, served.page(path))).collect();
     pages.extend([("run", run), ("empty", empty.page("/"))]);
@@ -211,4 +211,23 @@ fn pictures_can_be_taken() {
             fs::write(folder.join(format!("{name}-{}.png", look.name())), picture).unwrap();
         }
     }
+}
+
+#[test]
+fn the_checks_find_what_is_wrong() {
+    let browser = Browser::start();
+    browser.look(LOOKS[2]);
+    browser.open(
+        "data:text/html,<meta name=viewport content='width=device-width'><h1>a</h1><h3>b</h3>\
+         <p style='color:%23aaa'>pale</p><input><a href='x' tabindex=-1>hidden</a><table></table>\
+         <div style='width:900px;height:9px'></div>",
+    );
+    assert_eq!(list(&browser, PALE), [r#""pale: 2.32""#]);
+    let unclear = list(&browser, UNCLEAR).join("\n");
+    for what in
+        ["0 main", "no language", "no label", "not reached", "h3 below h1", "without headings"]
+    {
+        assert!(unclear.contains(what), "{what}: {unclear}");
+    }
+    assert_eq!(list(&browser, WIDE).len(), 1);
 }

@@ -13,4 +13,4 @@ mod served;
 mod weekend;
 
 use browser::{Browser, LOOKS, Look};
-use served::{Served, console_of};
+use served::{RUNTIME, Served, console_of};

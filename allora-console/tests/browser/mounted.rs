@@ -13,8 +13,11 @@ fn crawl(browser: &Browser, start: &str, most: usize) -> BTreeSet<String> {
         browser.open(&address);
         let main = browser.eval("return document.querySelector('main h1')?.textContent ?? null");
         assert!(main.is_string(), "{address} is no page: {}", browser.source());
-        let script = "return [...document.links, ...document.forms]\
-                      .map((element) => (element.href || element.action).split('#')[0])";
+        // A form that is sent as it stands asks for a page, as a link does.
+        let script = "const asked = (form) => \
+                      form.action.split('#')[0] + '?' + new URLSearchParams(new FormData(form));\
+                      return [...document.links].map((link) => link.href.split('#')[0])\
+                      .concat([...document.querySelectorAll('form:not([method=post])')].map(asked))";
         seen.insert(address);
         for link in browser.eval(script).as_array().unwrap() {
             let link = link.as_str().unwrap().to_owned();

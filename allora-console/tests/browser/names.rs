@@ -1,6 +1,6 @@
 //! Names and texts that somebody chose in order to do harm.
 
-use crate::{Browser, Served, console_of};
+use crate::{Browser, RUNTIME, Served, console_of};
 use allora::StoredSchedule;
 
 fn hostile() -> Vec<String> {
@@ -31,15 +31,14 @@ fn a_hostile_name_is_a_name_and_nothing_else() {
         .map(|name| {
             // A kind and an owner have fewer characters than a name may have.
             StoredSchedule::new(name, "<b>report</b>", "@daily")
-                .data(&"</script><img src=x onerror=document.title='gone'>")
-                .unwrap()
+                .data_bytes(*b"</script><img src=x onerror=document.title='gone'>")
         })
         .collect();
     let (schedules, router) = console_of(&jobs);
     let served = Served::new(router);
     let note = "<img src=x onerror=document.title='gone'> javascript:alert(1)";
     for name in &names {
-        served.block_on(schedules.pause(name, note)).unwrap();
+        RUNTIME.block_on(schedules.pause(name, note)).unwrap();
     }
     let browser = Browser::start();
     browser.open(&served.page("/jobs"));

@@ -3,13 +3,16 @@
 use allora::{Memory, Schedules, StoredSchedule, backend::HistoryLimits};
 use allora_console::{Access, Console};
 use axum::Router;
-use std::net::SocketAddr;
-use tokio::{net::TcpListener, runtime::Runtime};
+use std::{net::SocketAddr, sync::LazyLock};
+use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot, task::JoinHandle};
+
+/// What stores, consoles and servers run on.
+pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 /// A server, stopped when it is dropped.
 pub(crate) struct Served {
-    runtime: Option<Runtime>,
     address: SocketAddr,
+    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Served {
@@ -18,11 +21,13 @@ impl Served {
     }
 
     pub(crate) fn at(address: SocketAddr, router: Router) -> Self {
-        let runtime = Runtime::new().unwrap();
-        let listener = runtime.block_on(TcpListener::bind(address)).unwrap();
+        let listener = RUNTIME.block_on(TcpListener::bind(address)).unwrap();
         let address = listener.local_addr().unwrap();
-        runtime.spawn(async { axum::serve(listener, router).await });
-        Self { runtime: Some(runtime), address }
+        let (stop, stopped) = oneshot::channel();
+        let serve =
+            axum::serve(listener, router).with_graceful_shutdown(async { _ = stopped.await });
+        let task = RUNTIME.spawn(async { serve.await.unwrap() });
+        Self { address, running: Some((stop, task)) }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -33,26 +38,23 @@ impl Served {
     pub(crate) fn page(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
-
-    /// Runs what uses the same store as the pages.
-    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.as_ref().unwrap().block_on(future)
-    }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Open connections are closed too.
-        self.runtime.take().unwrap().shutdown_background();
+        let (stop, task) = self.running.take().unwrap();
+        drop(stop);
+        // Until the listener is closed, and the connections that a browser keeps open.
+        let _ = RUNTIME.block_on(task);
     }
 }
 
 /// A store with these jobs, and its console for a reader who may see everything.
 pub(crate) fn console_of(jobs: &[StoredSchedule]) -> (Schedules, Router) {
     let store = Memory::new().with_history(HistoryLimits::default());
+    let _guard = RUNTIME.enter();
     let schedules = Schedules::new(store).unwrap();
-    let runtime = Runtime::new().unwrap();
-    for added in runtime.block_on(schedules.add_all(jobs)).unwrap() {
+    for added in RUNTIME.block_on(schedules.add_all(jobs)).unwrap() {
         added.unwrap();
     }
     let access = Access::reader("ann").with_data();
