@@ -13,7 +13,7 @@ use std::{
 /// A wait that takes longer than this has failed. It is no measure of speed: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a page is looked at.
+/// The width and the theme in which a page is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) width: u32,
@@ -204,7 +204,7 @@ impl Browser {
         );
     }
 
-    /// What Chromium had to say since the last call: errors, refused scripts, missing files.
+    /// The lines of the browser's log since the last call: errors, refused scripts, missing files.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.post("/se/log", &json!({ "type": "browser" }));
         log.as_array().unwrap().iter().map(|entry| entry["message"].to_string()).collect()

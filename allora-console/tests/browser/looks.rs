@@ -1,4 +1,4 @@
-//! What every page keeps to: nothing from elsewhere, nothing too wide, nothing that only some can see.
+//! The rules of every page: nothing from elsewhere, nothing too wide, nothing that only some can see.
 
 use crate::{Browser, LOOKS, Look, Served, console_of, weekend::Shop};
 use std::{env, fs, path::PathBuf};
@@ -81,7 +81,7 @@ const PALE: &str = r"
     }
     return [...new Set(pale)];";
 
-/// What a reader who cannot see the page, or has no mouse, misses.
+/// The things that a reader misses who cannot see the page, or has no mouse.
 const UNCLEAR: &str = r"
     const wrong = [];
     const label = (element) => element.getAttribute('aria-label') || element.labels?.[0]?.textContent
@@ -117,7 +117,7 @@ const UNCLEAR: &str = r"
     for (const id of new Set(ids.filter((id, at) => ids.indexOf(id) !== at))) wrong.push('twice: #' + id);
     return [...new Set(wrong)];";
 
-/// What makes a page wider than the window. A telephone shows such a page smaller, so that its own width
+/// The elements that make a page wider than the window. A telephone shows such a page smaller, so that its own width
 /// says nothing.
 const WIDE: &str = r"
     if (document.documentElement.scrollWidth <= WIDTH) return [];

@@ -6,7 +6,7 @@ use axum::Router;
 use std::{net::SocketAddr, sync::LazyLock};
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot, task::JoinHandle};
 
-/// What stores, consoles and servers run on.
+/// The runtime of stores, consoles and servers.
 pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 /// A server, stopped when it is dropped.

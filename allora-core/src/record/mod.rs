@@ -249,7 +249,7 @@ impl Record {
         }
     }
 
-    /// What waits: retries, triggers and the cursor.
+    /// The occurrences that wait: retries, triggers and the cursor.
     fn waiting_heads(&self) -> impl Iterator<Item = Head<'_>> {
         let retries = self.retries.iter().map(|retry| Head {
             occurrence: HeadOccurrence::Other(&retry.occurrence),
@@ -264,8 +264,8 @@ impl Record {
         retries.chain(triggers).chain(self.cursor_head())
     }
 
-    /// What is offered next beside a pause: what it holds back is due at its end, and no run starts beside
-    /// one that is leased.
+    /// The occurrence that is offered next beside a pause. What the pause holds back is due at its end, and
+    /// no run starts beside one that is leased.
     fn head_beside<'a>(&'a self, pause: &Pause, leased: Option<Head<'a>>) -> Option<Head<'a>> {
         let until = leased.as_ref().map(|head| head.due_at);
         let waiting = self.waiting_heads().map(|head| (Some(head.due_at), head));
