@@ -19,6 +19,12 @@ pub(crate) struct Context {
     pub(crate) asked_zone: String,
     /// Data and output are shown.
     pub(crate) sees_data: bool,
+    /// Some jobs do not exist for the reader.
+    pub(crate) is_limited: bool,
+    /// The reader may act on jobs here: all but change and delete them.
+    pub(crate) may_run: bool,
+    /// The reader may change and delete jobs here.
+    pub(crate) may_edit: bool,
 }
 
 impl Context {
@@ -83,6 +89,9 @@ impl Context {
             zone: Zone::named("Europe/Rome").unwrap(),
             asked_zone: String::new(),
             sees_data: true,
+            is_limited: false,
+            may_run: true,
+            may_edit: true,
         }
     }
 }

@@ -5,22 +5,17 @@
 //! else changes.
 
 use crate::{
-    shared::Shared,
+    reader::Reader,
     words::{Around, Word, words},
 };
 use allora_core::{
-    ActiveCondition, Condition, ErrorKind, NodeInfo, Result, Schedules, Time,
-    backend::JobState,
-    is_internal,
-    stored::{Definition, Filter},
+    ActiveCondition, Condition, Handle, NodeInfo, Result, Time, backend::JobState, is_internal,
+    stored::Filter,
 };
 use std::collections::{BTreeMap, HashSet};
 
 /// The largest number of jobs that are read.
 pub(crate) const MOST: usize = 10_000;
-
-/// The largest number of due jobs whose concurrency keys are read.
-const MOST_KEYS: usize = 50;
 
 /// The state of a store.
 #[derive(Debug, Default)]
@@ -40,18 +35,18 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    pub(crate) async fn read(shared: &Shared, now: Time) -> Result<Self> {
-        let schedules = &shared.schedules;
-        let mut states = schedules.list(Filter::default(), None, MOST + 1).await?;
+    pub(crate) async fn read(
+        reader: &Reader,
+        handle: Option<&Handle>,
+        now: Time,
+    ) -> Result<Self> {
+        let mut states = reader.list(Filter::default(), None, MOST + 1).await?;
         let is_whole = states.len() <= MOST;
         states.truncate(MOST);
-        let nodes = schedules.nodes().await?;
-        let unhandled = schedules.unhandled_kinds().await?;
-        let conditions = match &shared.handle {
-            Some(handle) => handle.health().conditions,
-            None => Vec::new(),
-        };
-        let busy = waiting_for_keys(schedules, &states, now).await?;
+        let nodes = reader.nodes().await?;
+        let unhandled = reader.unhandled_kinds().await?;
+        let conditions = reader.conditions(handle);
+        let busy = reader.waiting_for_keys(&states, now).await?;
         let found = Self { is_whole, nodes, unhandled, conditions, ..Self::default() };
         Ok(found.with_jobs(states, &busy, now))
     }
@@ -92,30 +87,6 @@ impl Overview {
     pub(crate) fn count(&self, word: Word) -> usize {
         self.of(word).len()
     }
-}
-
-/// The names of the due jobs that wait for a concurrency key.
-pub(crate) async fn waiting_for_keys(
-    schedules: &Schedules,
-    states: &[JobState],
-    now: Time,
-) -> Result<HashSet<String>> {
-    let is_due =
-        |state: &&JobState| state.leases.is_empty() && state.due_at.is_some_and(|due| due <= now);
-    let mut waiting = HashSet::new();
-    for state in states.iter().filter(is_due).take(MOST_KEYS) {
-        let Ok(definition) = Definition::parse(&state.name, &state.definition) else { continue };
-        let Some(key) = &definition.settings().concurrency_key else { continue };
-        let record = match schedules.get(&key.record()).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            record => record?,
-        };
-        let holders = record.leases.iter().filter(|lease| lease.until > now).count();
-        if holders >= key.limit as usize {
-            waiting.insert(state.name.clone());
-        }
-    }
-    Ok(waiting)
 }
 
 #[cfg(test)]

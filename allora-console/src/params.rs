@@ -1,4 +1,4 @@
-//! The query of a request: each parameter once, as text.
+//! The query of a request, or a form: each parameter once, as text.
 
 /// The longest query, in bytes. A longer one is refused before it is read.
 const LONGEST: usize = 8 * 1024;

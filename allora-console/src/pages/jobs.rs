@@ -6,13 +6,13 @@ use crate::{
     context::Context,
     failure::Failure,
     look::{Look, look},
-    overview::waiting_for_keys,
     params::Params,
+    reader::Reader,
     shared::Shared,
     times::Moment,
     words::{Around, Word, words},
 };
-use allora_core::{NodeInfo, Result, Schedules, Time, backend::JobState, stored::Filter};
+use allora_core::{NodeInfo, Result, Time, backend::JobState, stored::Filter};
 use askama::Template;
 use axum::extract::State;
 use std::{collections::HashSet, sync::Arc};
@@ -95,9 +95,9 @@ struct Found {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
     let asked = Asked::read(&ask.params)?;
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     let context = ask.context(now);
-    let found = find(&shared.schedules, &asked, now).await?;
+    let found = find(&ask.reader, &asked, now).await?;
     let view = view(asked, found, &context);
     answer(&Jobs { head: Head::new(&shared, &ask, &context, ("jobs", "jobs"), "Jobs"), view })
 }
@@ -162,11 +162,11 @@ impl Asked {
     }
 }
 
-async fn find(schedules: &Schedules, asked: &Asked, now: Time) -> Result<Found> {
-    let nodes = schedules.nodes().await?;
+async fn find(reader: &Reader, asked: &Asked, now: Time) -> Result<Found> {
+    let nodes = reader.nodes().await?;
     if asked.is_by_due {
-        let jobs = schedules.list_by_due(asked.filter(), BY_DUE).await?;
-        let busy = waiting_for_keys(schedules, &jobs, now).await?;
+        let jobs = reader.list_by_due(asked.filter(), BY_DUE).await?;
+        let busy = reader.waiting_for_keys(&jobs, now).await?;
         return Ok(Found { jobs: selected(jobs, asked, &nodes, &busy, now), ..Found::default() });
     }
     let mut found = Found::default();
@@ -174,11 +174,11 @@ async fn find(schedules: &Schedules, asked: &Asked, now: Time) -> Result<Found> 
     let size = if asked.state.is_some() { PAGE } else { ROWS + 1 };
     let mut read = 0;
     loop {
-        let jobs = schedules.list(asked.filter(), after.as_deref(), size).await?;
+        let jobs = reader.list(asked.filter(), after.as_deref(), size).await?;
         let is_last = jobs.len() < size;
         read += jobs.len();
         after = jobs.last().map(|job| job.name.clone());
-        let busy = waiting_for_keys(schedules, &jobs, now).await?;
+        let busy = reader.waiting_for_keys(&jobs, now).await?;
         found.jobs.extend(selected(jobs, asked, &nodes, &busy, now));
         if found.jobs.len() > ROWS {
             found.jobs.truncate(ROWS);

@@ -13,12 +13,13 @@ use crate::{
     context::Context,
     look::{Look, look},
     overview::{MOST, Overview},
+    reader::Reader,
     shared::Shared,
     times::{Moment, span, took},
     words::{Word, short_nodes},
 };
 use allora_core::{
-    ErrorKind, HistoryEntry, HistoryQuery, Result, Schedules, Time, backend::JobState, time::since,
+    ErrorKind, HistoryEntry, HistoryQuery, Result, Time, backend::JobState, time::since,
 };
 use askama::Template;
 use axum::extract::State;
@@ -90,22 +91,23 @@ const ENTRIES: usize = 3_000;
 const PAGE: usize = 500;
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     let context = ask.context(now);
-    let overview = Overview::read(&shared, now).await?;
-    let day = day(&shared.schedules, now).await?;
+    let overview = Overview::read(&ask.reader, shared.handle.as_ref(), now).await?;
+    let day = day(&ask.reader, now).await?;
     let view = view(&overview, &day, &context);
     let head = Head::new(&shared, &ask, &context, ("", ""), view.heading.clone());
     answer(&Now { head, view })
 }
 
-async fn day(schedules: &Schedules, now: Time) -> Result<Day> {
+async fn day(reader: &Reader, now: Time) -> Result<Day> {
     let mut day = Day::default();
     let mut before = None;
-    while day.entries.len() < ENTRIES {
+    let mut read = 0;
+    while read < ENTRIES {
         let mut query = HistoryQuery::new(PAGE);
         query.before = before.as_ref();
-        let page = match schedules.history(query).await {
+        let page = match reader.history(query).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 return Ok(Day { is_unknown: true, ..day });
             }
@@ -115,9 +117,10 @@ async fn day(schedules: &Schedules, now: Time) -> Result<Day> {
         let is_recent = |entry: &HistoryEntry| {
             entry.ended_at.or(entry.started_at).is_none_or(|at| at >= begin(now))
         };
-        day.is_whole = page.len() < PAGE || !page.iter().all(is_recent);
-        before = page.last().map(HistoryEntry::cursor);
-        day.entries.extend(page.into_iter().filter(is_recent));
+        read += page.read;
+        day.is_whole = page.next.is_none() || !page.entries.iter().all(is_recent);
+        before = page.next;
+        day.entries.extend(page.entries.into_iter().filter(is_recent));
         if day.is_whole {
             break;
         }
