@@ -1,0 +1,231 @@
+//! The form of an action as it was typed, and its reading.
+
+use super::{
+    Verb,
+    apply::{Act, gone},
+    preview::Facts,
+};
+use crate::{context::Context, failure::Failure, params::Params};
+use allora_core::{Time, backend::DeadLetter, check_name, stored::Gap};
+use chrono::SecondsFormat;
+
+/// The longest note, in characters.
+const LONGEST_NOTE: usize = 500;
+
+/// The values of the form, as they were typed. It comes back with them if it cannot be done.
+#[derive(Clone, Debug)]
+pub(crate) struct Form {
+    pub(crate) verb: Verb,
+    pub(crate) name: String,
+    pub(crate) note: String,
+    /// `catch-up` or `missed`, of *resume*.
+    pub(crate) gap: String,
+    /// The number of occurrences, of *skip*.
+    pub(crate) count: String,
+    /// The id of the trigger, of *run now* and *cancel*.
+    pub(crate) id: String,
+    /// The occurrence of a dead letter.
+    pub(crate) at: String,
+    pub(crate) trigger: String,
+    /// The range of *backfill*.
+    pub(crate) from: String,
+    pub(crate) until: String,
+    /// The name once more, of *delete*.
+    pub(crate) typed: String,
+    /// The state that the form was made from.
+    pub(crate) seen: String,
+    /// The store's time when the form was made.
+    pub(crate) made: String,
+}
+
+impl Form {
+    /// # Errors
+    /// The parameters name no job, or no action.
+    pub(crate) fn read(params: &Params) -> Result<Self, Failure> {
+        let word = params.get("do");
+        let verb = Verb::from_word(word).ok_or_else(|| {
+            let all: Vec<&str> = super::VERBS.iter().map(|row| row.1).collect();
+            let text = format!("There is no action {word:?}; use one of {}.", all.join(", "));
+            Failure::bad_address(text)
+        })?;
+        let name = params.exact("name").to_owned();
+        if name.is_empty() {
+            let text = format!("The address has no name of a job: act?do={word}&name=NAME.");
+            return Err(Failure::bad_address(text));
+        }
+        let text = |name: &str| params.get(name).to_owned();
+        Ok(Self {
+            verb,
+            name,
+            note: text("note"),
+            gap: text("gap"),
+            count: text("count"),
+            id: text("id"),
+            at: text("at"),
+            trigger: params.exact("trigger").to_owned(),
+            from: text("from"),
+            until: text("until"),
+            typed: params.exact("typed").to_owned(),
+            seen: text("seen"),
+            made: text("made"),
+        })
+    }
+
+    /// The time at which the form was made.
+    pub(crate) fn made_at(&self) -> Option<Time> {
+        self.made.parse().ok()
+    }
+
+    /// The action, if everything is there that it needs.
+    ///
+    /// # Errors
+    /// A sentence for the person who typed it.
+    pub(crate) fn act(&self, facts: &Facts, context: &Context) -> Result<Act, String> {
+        if self.verb.needs_note() && self.note.is_empty() {
+            return Err("Write a note: whoever comes next will ask why it was done.".into());
+        }
+        if self.note.chars().count() > LONGEST_NOTE {
+            return Err(format!("The note is too long; use at most {LONGEST_NOTE} characters."));
+        }
+        if self.note.chars().any(char::is_control) {
+            return Err("The note has a character that is not visible; write it on one line.".into());
+        }
+        let sentence = |error: allora_core::Error| super::super::pages::sentence(&error.to_string());
+        Ok(match self.verb {
+            Verb::Pause => Act::Pause,
+            Verb::Resume => Act::Resume(match self.gap.as_str() {
+                "catch-up" => Gap::CatchUp,
+                "missed" => Gap::Missed,
+                _ => return Err("Choose what becomes of the occurrences of the pause.".into()),
+            }),
+            Verb::Skip => Act::Skip(self.number()?),
+            Verb::Trigger => {
+                check_name(&self.id).map_err(|error| format!("The id cannot be used: {error}."))?;
+                Act::Trigger(self.id.clone())
+            }
+            Verb::Cancel => Act::Cancel(Some(self.id.clone()).filter(|id| !id.is_empty())),
+            Verb::Rerun => Act::Rerun(self.letter(facts).map_err(sentence)?.occurrence.clone()),
+            Verb::Dismiss => Act::Dismiss(self.letter(facts).map_err(sentence)?.occurrence.clone()),
+            Verb::Backfill => {
+                let (from, until) = self.range(context)?;
+                Act::Backfill(from, until)
+            }
+            Verb::Reset => Act::Reset,
+            Verb::Delete if facts.must_type() && self.typed != self.name => {
+                return Err("It ran within 30 days: type its name to delete it.".into());
+            }
+            Verb::Delete => Act::Delete,
+        })
+    }
+
+    /// The number of occurrences to be left out; 1 if none was typed.
+    pub(crate) fn number(&self) -> Result<usize, String> {
+        let most = super::preview::MOST_SKIPPED;
+        match self.count.as_str() {
+            "" => Ok(1),
+            text => text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| {
+                format!("{text:?} occurrences cannot be left out; write 1 to {most}.")
+            }),
+        }
+    }
+
+    /// The range of a backfill: the times after the first one, up to the second one, which is now if none was typed.
+    pub(crate) fn range(&self, context: &Context) -> Result<(Time, Time), String> {
+        let read = |text: &str| context.zone.read(text).map(|(at, _)| at);
+        let sentence = |wrong: String| super::super::pages::sentence(&wrong);
+        if self.from.is_empty() {
+            return Err("Write the time after which the range begins.".into());
+        }
+        let from = read(&self.from).map_err(sentence)?;
+        let until = match self.until.as_str() {
+            "" => context.now,
+            text => read(text).map_err(sentence)?,
+        };
+        match (from < until, until <= context.now) {
+            (false, _) => Err("The range ends before it begins; write the earlier time first.".into()),
+            (_, false) => Err("The range ends in the future; write the present time or an earlier one.".into()),
+            (true, true) => Ok((from, until)),
+        }
+    }
+
+    /// The dead letter that the form is about.
+    pub(crate) fn letter<'a>(&self, facts: &'a Facts) -> allora_core::Result<&'a DeadLetter> {
+        let is_it = |letter: &&DeadLetter| {
+            machine(letter.occurrence.scheduled_at) == self.at
+                && letter.occurrence.trigger.as_deref().unwrap_or_default() == self.trigger
+        };
+        let gone = || gone("the dead letter is gone: somebody has rerun or dismissed it");
+        facts.state.dead.iter().find(is_it).ok_or_else(gone)
+    }
+}
+
+/// A time as the form has it.
+pub(crate) fn machine(at: Time) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::at;
+    use allora_core::backend::JobState;
+
+    fn facts() -> Facts {
+        let mut state = JobState::empty("acme/report");
+        state.last_started = Some(at("2026-10-25T00:00:00Z"));
+        state.dead.push(DeadLetter {
+            occurrence: at("2026-10-25T00:00:00Z").into(),
+            attempts: 5,
+            died_at: at("2026-10-25T01:00:00Z"),
+            error: "refused".into(),
+        });
+        Facts { state, definition: None, next: Vec::new(), now: Context::of_test().now }
+    }
+
+    fn act(query: &str) -> Result<Act, String> {
+        let params = Params::read(&format!("name=acme%2Freport&{query}")).unwrap();
+        Form::read(&params).unwrap().act(&facts(), &Context::of_test())
+    }
+
+    #[test]
+    fn an_action_that_somebody_will_ask_about_needs_a_note() {
+        for (verb, word, _, needs) in super::super::VERBS {
+            let rest = "gap=missed&id=7&at=2026-10-25T00%3A00%3A00Z&from=2026-10-25&typed=acme%2Freport";
+            let without = act(&format!("do={word}&{rest}"));
+            assert_eq!(without.is_err(), needs, "{verb:?}: {without:?}");
+            let with = act(&format!("do={word}&note=deploying&{rest}"));
+            assert!(with.is_ok(), "{verb:?}: {with:?}");
+        }
+        assert!(act(&format!("do=pause&note={}", "a".repeat(501))).unwrap_err().contains("500"));
+        assert!(act("do=pause&note=a%0Ab").unwrap_err().contains("one line"));
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_refused_in_words() {
+        for (query, says) in [
+            ("do=resume", "Choose"),
+            ("do=resume&gap=all", "Choose"),
+            ("do=skip&note=x&count=0", "1 to"),
+            ("do=skip&note=x&count=many", "1 to"),
+            ("do=trigger", "id"),
+            ("do=trigger&id=a%0Ab", "id"),
+            ("do=rerun&at=2026-10-24T00%3A00%3A00Z", "dead letter is gone"),
+            ("do=rerun&at=2026-10-25T00%3A00%3A00Z&trigger=7", "dead letter is gone"),
+            ("do=backfill&note=x", "begins"),
+            ("do=backfill&note=x&from=half+past+two", "is no time"),
+            ("do=backfill&note=x&from=2026-10-26&until=2026-10-25", "earlier time first"),
+            ("do=backfill&note=x&from=2026-10-25&until=2027-10-25", "future"),
+            ("do=delete&note=x&typed=acme", "type its name"),
+        ] {
+            let wrong = act(query).unwrap_err();
+            assert!(wrong.contains(says), "{query}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_action_or_has_no_job_is_refused() {
+        for query in ["name=a", "name=a&do=explode", "do=pause"] {
+            assert!(Form::read(&Params::read(query).unwrap()).is_err(), "{query}");
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What an action will do, from the facts: the sentences and times on its page.
+
+use super::{
+    Verb,
+    form::{Form, machine},
+};
+use crate::{
+    context::Context,
+    pages::{counted, grouped, sentence},
+    reader::Reader,
+    times::Moment,
+    words::short_nodes,
+};
+use allora_core::{
+    Result, Time,
+    backend::{JobState, NextRun},
+    schedule::between,
+    stored::Definition,
+};
+use chrono::TimeDelta;
+
+/// The most occurrences that one form leaves out.
+pub(crate) const MOST_SKIPPED: usize = 100;
+
+/// The most times that are listed.
+const LISTED: usize = 20;
+/// The most times that are counted: as many triggers as may wait.
+const COUNTED: usize = 1_000;
+
+/// A job that ran within this time is deleted only by its name.
+const RECENT: TimeDelta = TimeDelta::days(30);
+
+/// The records about the job, as the store has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) state: JobState,
+    /// `None` if it cannot be read.
+    pub(crate) definition: Option<Definition>,
+    pub(crate) next: Vec<NextRun>,
+    pub(crate) now: Time,
+}
+
+/// What the action will do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Preview {
+    pub(crate) lines: Vec<String>,
+    /// The occurrences that it is about, and how many more there are.
+    pub(crate) times: Vec<Moment>,
+    pub(crate) more: String,
+    /// Why it makes no sense; empty if it does.
+    pub(crate) problem: String,
+    /// The state that it was made from.
+    pub(crate) seen: String,
+}
+
+impl Facts {
+    /// # Errors
+    /// `NotFound`, also for a job that the reader may not see; `Unavailable`.
+    pub(crate) async fn read(reader: &Reader, name: &str) -> Result<Self> {
+        let now = reader.store_now().await?;
+        let state = reader.unredacted(name).await?;
+        let definition = reader.definition(&state).await.ok();
+        let mut next = reader.next(&state, MOST_SKIPPED + 1).await.unwrap_or_default();
+        next.retain(|next| state.last_started < Some(next.scheduled_at));
+        next.truncate(MOST_SKIPPED);
+        Ok(Self { state, definition, next, now })
+    }
+
+    /// `true` if the name must be typed to delete the job.
+    pub(crate) fn must_type(&self) -> bool {
+        self.state.last_started.is_some_and(|at| at + RECENT > self.now)
+    }
+
+    /// The occurrences that came due during the pause, at most [`COUNTED`] and one more.
+    fn gap(&self) -> Vec<Time> {
+        let Some(first) = self.next.first().map(|next| next.scheduled_at) else {
+            return Vec::new();
+        };
+        let mut gap: Vec<Time> = Some(first).filter(|first| *first <= self.now).into_iter().collect();
+        if let (Some(definition), false) = (&self.definition, gap.is_empty()) {
+            gap.extend(between(definition.schedule(), first, self.now).take(COUNTED));
+        }
+        gap
+    }
+}
+
+/// The preview of the form.
+pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview {
+    let mut preview = Preview { seen: seen(form.verb, facts), ..Preview::default() };
+    let state = &facts.state;
+    let moment = |at: Time| {
+        let moment = context.moment(at);
+        format!("{}, {}", moment.text, moment.distance)
+    };
+    let say = |preview: &mut Preview, text: String| preview.lines.push(text);
+    match form.verb {
+        Verb::Pause => {
+            if let Some(pause) = &state.paused {
+                preview.problem = format!(
+                    "It is paused since {}, with the note {:?}.",
+                    moment(pause.since),
+                    pause.note
+                );
+            }
+            let text = "No occurrence starts until it is resumed. Active runs go on, and manual triggers \
+                        still run.";
+            say(&mut preview, text.into());
+            if let Some(next) = facts.next.first() {
+                say(&mut preview, format!("The next one would be at {}.", moment(next.scheduled_at)));
+            }
+        }
+        Verb::Resume => match &state.paused {
+            None => preview.problem = "It is not paused.".into(),
+            Some(pause) => {
+                let text = format!("Paused since {}. Note: {}", moment(pause.since), pause.note);
+                say(&mut preview, text);
+                let gap = facts.gap();
+                let text = match gap.len() {
+                    0 => "No occurrence came due during the pause.".into(),
+                    count if count > COUNTED => {
+                        format!("More than {} occurrences came due during the pause:", grouped(COUNTED))
+                    }
+                    count => format!("{} came due during the pause:", counted(count, "occurrence")),
+                };
+                say(&mut preview, text);
+                list(&mut preview, &gap, context);
+            }
+        },
+        Verb::Skip => {
+            let count = form.number().unwrap_or(1);
+            let times: Vec<Time> =
+                facts.next.iter().take(count).map(|next| next.scheduled_at).collect();
+            match times.is_empty() {
+                true => preview.problem = "No occurrence is to come.".into(),
+                false => say(
+                    &mut preview,
+                    format!(
+                        "{} will not run, and the history has them as cancelled by an operator:",
+                        counted(times.len(), "occurrence")
+                    ),
+                ),
+            }
+            list(&mut preview, &times, context);
+        }
+        Verb::Trigger => {
+            let text = "One run, independently of the schedule. The same id changes nothing twice.";
+            say(&mut preview, text.into());
+            if let Some(run) = state.leases.first() {
+                let text = format!(
+                    "A run is active on {} since {}: the overlap policy decides whether this one waits for it.",
+                    short_nodes(&run.node),
+                    moment(run.started_at)
+                );
+                say(&mut preview, text);
+            }
+            if state.paused.is_some() {
+                say(&mut preview, "The job is paused; the trigger runs in any case.".into());
+            }
+        }
+        Verb::Cancel => {
+            for run in &state.leases {
+                let by = run.occurrence.trigger.as_ref().map(|id| format!(" by the trigger {id:?}"));
+                let text = format!(
+                    "Active: the occurrence of {}{} on {}, since {}, attempt {}. Its code may have had effects.",
+                    context.moment(run.occurrence.scheduled_at).text,
+                    by.unwrap_or_default(),
+                    short_nodes(&run.node),
+                    moment(run.started_at),
+                    run.attempt
+                );
+                say(&mut preview, text);
+            }
+            let waits = "Triggers that wait, and occurrences that wait for another attempt, end, too. The \
+                         schedule goes on.";
+            say(&mut preview, waits.into());
+        }
+        Verb::Rerun | Verb::Dismiss => match form.letter(facts) {
+            Err(error) => preview.problem = sentence(&error.to_string()),
+            Ok(letter) => {
+                let text = format!(
+                    "The occurrence of {} was given up after {}, {}.",
+                    context.moment(letter.occurrence.scheduled_at).text,
+                    counted(letter.attempts as usize, "attempt"),
+                    context.moment(letter.died_at).distance
+                );
+                say(&mut preview, text);
+                let text = match form.verb {
+                    Verb::Rerun => "It runs again as the same occurrence, with attempts counted from 1.",
+                    _ => "Its letter is removed, and the occurrence does not run again.",
+                };
+                say(&mut preview, text.into());
+            }
+        },
+        Verb::Backfill => of_range(form, facts, &mut preview, context),
+        Verb::Reset => {
+            let text = "Its schedule starts again from now, for a job that waits because the store's clock was \
+                        ahead. Active runs are cancelled and recorded as lost. Settings, data, pause, counters \
+                        and dead letters stay.";
+            say(&mut preview, text.into());
+        }
+        Verb::Delete => {
+            say(&mut preview, "Its definition, its data and its dead letters go; its history stays.".into());
+            if !state.leases.is_empty() {
+                let text = format!("{} will be cancelled.", counted(state.leases.len(), "active run"));
+                say(&mut preview, text);
+            }
+            if state.kind.is_empty() {
+                let text = "It is a job in code: a node that declares it creates it again.";
+                say(&mut preview, text.into());
+            }
+        }
+    }
+    preview
+}
+
+fn of_range(form: &Form, facts: &Facts, preview: &mut Preview, context: &Context) {
+    let Some(definition) = &facts.definition else {
+        preview.problem = "Its definition cannot be read, so its times are not known.".into();
+        return;
+    };
+    let text = "One run for each scheduled time in the range, independently of the schedule.";
+    preview.lines.push(text.into());
+    let Ok((from, until)) = form.range(context) else { return };
+    let times: Vec<Time> = between(definition.schedule(), from, until).take(COUNTED + 1).collect();
+    match times.len() {
+        0 => preview.problem = "The range has no scheduled time of this job.".into(),
+        many if many > COUNTED => {
+            preview.problem = format!(
+                "The range has more than {} scheduled times; backfill it in parts.",
+                grouped(COUNTED)
+            );
+        }
+        count => preview.lines.push(format!("{}:", counted(count, "run"))),
+    }
+    list(preview, &times, context);
+}
+
+fn list(preview: &mut Preview, times: &[Time], context: &Context) {
+    preview.times = times.iter().take(LISTED).map(|at| context.moment(*at)).collect();
+    if let (Some(more), Some(last)) = (times.len().checked_sub(LISTED + 1), times.last()) {
+        preview.more = format!("and {} more, the last at {}", grouped(more + 1), context.moment(*last).text);
+    }
+}
+
+/// The state that a form of this verb is made from: if it is another one when the form comes, somebody was faster.
+pub(crate) fn seen(verb: Verb, facts: &Facts) -> String {
+    let state = &facts.state;
+    let time = |at: Option<Time>| at.map(machine).unwrap_or_default();
+    let rest = match verb {
+        Verb::Pause | Verb::Resume => time(state.paused.as_ref().map(|pause| pause.since)),
+        Verb::Skip => time(facts.next.first().map(|next| next.scheduled_at)),
+        Verb::Cancel => {
+            let fences: Vec<String> =
+                state.leases.iter().map(|run| run.fence.to_string()).collect();
+            fences.join("-")
+        }
+        Verb::Backfill | Verb::Reset | Verb::Delete => state.generation.to_string(),
+        // The id of the trigger and the occurrence of the letter say by themselves what is meant.
+        Verb::Trigger | Verb::Rerun | Verb::Dismiss => return String::new(),
+    };
+    format!("{}.{rest}", state.incarnation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{params::Params, times::at};
+    use allora_core::backend::Pause;
+
+    fn facts(change: impl FnOnce(&mut JobState)) -> Facts {
+        let mut state = JobState::empty("report");
+        state.definition = "@hourly".into();
+        (state.kind, state.incarnation, state.generation) = ("mail".into(), 3, 4);
+        change(&mut state);
+        let definition = Definition::parse("report", "@hourly").ok();
+        let next = ["2026-10-26T01:00:00Z", "2026-10-26T02:00:00Z", "2026-10-26T03:00:00Z"];
+        let run = |text: &str| NextRun { scheduled_at: at(text), due_at: at(text) };
+        Facts { state, definition, next: next.map(run).into(), now: Context::of_test().now }
+    }
+
+    fn preview_of(query: &str, facts: &Facts) -> Preview {
+        let form = Form::read(&Params::read(&format!("name=report&{query}")).unwrap()).unwrap();
+        preview(&form, facts, &Context::of_test())
+    }
+
+    #[test]
+    fn a_resume_shows_the_occurrences_of_the_pause() {
+        let pause = Pause { since: at("2026-10-26T00:30:00Z"), note: "deploy".into() };
+        let paused = facts(|state| state.paused = Some(pause));
+        let preview = preview_of("do=resume", &paused);
+        assert!(preview.lines[1].starts_with("2 occurrences"), "{preview:?}");
+        assert_eq!(preview.times[1].text, "Mon 26 Oct 03:00 CET");
+        assert!(preview_of("do=pause", &paused).problem.contains("deploy"));
+        assert_eq!(preview_of("do=resume", &facts(|_| {})).problem, "It is not paused.");
+    }
+
+    #[test]
+    fn a_backfill_lists_its_times_and_refuses_too_many() {
+        let facts = facts(|_| {});
+        let day = preview_of("do=backfill&from=2026-10-25T00:00:00Z&until=2026-10-26T00:00:00Z", &facts);
+        assert_eq!((&*day.lines[1], day.times.len()), ("24 runs:", LISTED));
+        assert!(day.more.starts_with("and 4 more"), "{}", day.more);
+        assert!(preview_of("do=backfill&from=2026-01-01", &facts).problem.contains("in parts"));
+        let none = preview_of("do=backfill&from=2026-10-25T00:10:00Z&until=2026-10-25T00:20:00Z", &facts);
+        assert!(none.problem.contains("no scheduled time"));
+    }
+
+    #[test]
+    fn the_state_of_a_form_changes_with_what_it_is_about_and_with_nothing_else() {
+        let before = facts(|_| {});
+        let renewed = facts(|state| state.incarnation = 9);
+        let edited = facts(|state| state.generation = 9);
+        let mut moved = facts(|_| {});
+        moved.next.remove(0);
+        for verb in [Verb::Pause, Verb::Skip, Verb::Cancel, Verb::Delete] {
+            assert_ne!(seen(verb, &before), seen(verb, &renewed), "{verb:?}");
+            assert_eq!(seen(verb, &before) != seen(verb, &edited), verb == Verb::Delete, "{verb:?}");
+            assert_eq!(seen(verb, &before) != seen(verb, &moved), verb == Verb::Skip, "{verb:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_ran_of_late_is_deleted_by_its_name() {
+        assert!(facts(|state| state.last_started = Some(at("2026-10-01T00:00:00Z"))).must_type());
+        assert!(!facts(|state| state.last_started = Some(at("2026-09-01T00:00:00Z"))).must_type());
+        assert!(!facts(|_| {}).must_type());
+    }
+}
