@@ -165,7 +165,9 @@ impl Access {
         prefixes.dedup_by(|later, earlier| later.starts_with(*earlier));
         let kinds: Vec<Option<&str>> = match (&self.kinds, kind) {
             (None, kind) => vec![kind],
-            (Some(own), Some(kind)) => own.contains(kind).then_some(Some(kind)).into_iter().collect(),
+            (Some(own), Some(kind)) => {
+                own.contains(kind).then_some(Some(kind)).into_iter().collect()
+            }
             (Some(own), None) => own.iter().map(|own| Some(own.as_str())).collect(),
         };
         let with_kinds = |prefix| kinds.iter().map(move |kind| (prefix, *kind));

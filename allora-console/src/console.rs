@@ -1,7 +1,8 @@
 //! The console: its settings, and the router that they make.
 
 use crate::{
-    access::Decision, actions, assets, failure::Failure, headers, origin::Hosts, pages, shared::Shared,
+    access::Decision, actions, assets, failure::Failure, headers, origin::Hosts, pages,
+    shared::Shared,
 };
 use allora_core::{Handle, Schedules};
 use axum::{Router, http::request::Parts, middleware, routing::get};

@@ -42,7 +42,8 @@ impl Failure {
 
     /// The reader lacks this scope.
     pub(crate) fn no_scope(scope: Scope) -> Self {
-        let text = format!("This needs the scope {:?}, which your access does not have.", scope.word());
+        let text =
+            format!("This needs the scope {:?}, which your access does not have.", scope.word());
         let remedy = "Ask the operator of this console for it.";
         Self::new(StatusCode::FORBIDDEN, "You may not do this", text, remedy)
     }
@@ -50,7 +51,8 @@ impl Failure {
     /// Actions are not allowed here.
     pub(crate) fn read_only() -> Self {
         let text = "This console only shows pages, and nothing can be changed from it.";
-        let remedy = "Whoever runs it allows actions with --allow-actions, or with Console::allow_actions.";
+        let remedy =
+            "Whoever runs it allows actions with --allow-actions, or with Console::allow_actions.";
         Self::new(StatusCode::FORBIDDEN, "This console is read-only", text, remedy)
     }
 
@@ -65,7 +67,8 @@ impl Failure {
     /// The request names a host that is not the console's.
     pub(crate) fn foreign_host() -> Self {
         let text = "The console does not answer under this name.";
-        let remedy = "Open it as localhost or 127.0.0.1 on its own machine, or allow the name with --host.";
+        let remedy =
+            "Open it as localhost or 127.0.0.1 on its own machine, or allow the name with --host.";
         Self::new(StatusCode::MISDIRECTED_REQUEST, "Wrong host", text, remedy)
     }
 

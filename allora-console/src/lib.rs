@@ -29,4 +29,4 @@ mod words;
 pub use access::{Access, Decision, Scope};
 pub use console::Console;
 #[cfg(feature = "tokens")]
-pub use tokens::{NewToken, Tokens};
+pub use tokens::{NewToken, TokenLine, Tokens};

@@ -79,9 +79,9 @@ mod tests {
     use axum::http::HeaderValue;
 
     fn headers(all: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pairs = all.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        });
+        let pairs = all
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let mut headers = HeaderMap::new();
         pairs.for_each(|(name, value)| _ = headers.append(name, value));
         headers
@@ -121,7 +121,9 @@ mod tests {
         }
         let host = ("host", "ops.example:8443");
         assert!(own(&[host, ("origin", "https://ops.example:8443")]));
-        for origin in ["null", "https://evil.example", "https://ops.example", "", "ops.example:8443"] {
+        for origin in
+            ["null", "https://evil.example", "https://ops.example", "", "ops.example:8443"]
+        {
             assert!(!own(&[host, ("origin", origin)]), "{origin}");
         }
         assert!(!own(&[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")]));

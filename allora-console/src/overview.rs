@@ -35,11 +35,7 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    pub(crate) async fn read(
-        reader: &Reader,
-        handle: Option<&Handle>,
-        now: Time,
-    ) -> Result<Self> {
+    pub(crate) async fn read(reader: &Reader, handle: Option<&Handle>, now: Time) -> Result<Self> {
         let mut states = reader.list(Filter::default(), None, MOST + 1).await?;
         let is_whole = states.len() <= MOST;
         states.truncate(MOST);

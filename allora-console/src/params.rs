@@ -33,7 +33,8 @@ impl Params {
         let mut read: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let decoded = |text: &str| unescaped(&text.replace('+', " ")).ok_or_else(|| not_utf8(of));
+            let decoded =
+                |text: &str| unescaped(&text.replace('+', " ")).ok_or_else(|| not_utf8(of));
             let (name, value) = (decoded(name)?, decoded(value)?);
             if read.iter().any(|(earlier, _)| *earlier == name) {
                 return Err(format!("{of} has the parameter {name:?} twice; leave one away"));

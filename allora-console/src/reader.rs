@@ -5,8 +5,8 @@
 
 use crate::access::Access;
 use allora_core::{
-    ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery, NodeInfo,
-    Outcome, Result, Schedules, Time,
+    ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
+    NodeInfo, Outcome, Result, Schedules, Time,
     backend::{HistoryCursor, JobState, NextRun},
     stored::{Definition, Fact, Filter, Why, WhyCode},
 };
@@ -152,7 +152,9 @@ impl Reader {
         }
         match self.schedules.history(HistoryQuery::new(1).name(name)).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
-            entries => Ok(entries?.first().is_some_and(|last| self.access.may_see(name, &last.kind))),
+            entries => {
+                Ok(entries?.first().is_some_and(|last| self.access.may_see(name, &last.kind)))
+            }
         }
     }
 
@@ -195,10 +197,8 @@ impl Reader {
     }
 
     fn may_know(&self, condition: &Condition) -> bool {
-        let of_store = matches!(
-            condition,
-            Condition::StoreDown { .. } | Condition::StoreRejects { .. }
-        );
+        let of_store =
+            matches!(condition, Condition::StoreDown { .. } | Condition::StoreRejects { .. });
         !self.access.is_limited()
             || of_store
             || condition.job().is_some_and(|job| self.may_name_any_kind(job))
@@ -239,6 +239,11 @@ impl Reader {
             }
         }
         Ok(waiting)
+    }
+
+    /// A text of a job without its secrets.
+    pub(crate) fn redacted(&self, name: &str, text: &str) -> String {
+        self.redact.as_ref().map_or_else(|| text.to_owned(), |redact| redact(name, text))
     }
 
     /// A job without its secrets.
@@ -340,8 +345,7 @@ mod tests {
         let mut job = JobState::empty("report");
         job.data = b"{\"key\":\"hunter2\"}".to_vec();
         job.last = Some(Outcome::Failed("hunter2 was refused".into()));
-        job.paused =
-            Some(Pause { since: at("2026-10-26T01:00:00Z"), note: "not hunter2".into() });
+        job.paused = Some(Pause { since: at("2026-10-26T01:00:00Z"), note: "not hunter2".into() });
         let reader = reader(Access::reader("ann"));
         let shown = reader.shown(job);
         assert!(!format!("{shown:?}").contains("hunter2"), "{shown:?}");

@@ -2,10 +2,7 @@
 
 use super::{Verb, preview::Facts};
 use crate::reader::Reader;
-use allora_core::{
-    Error, ErrorKind, Occurrence, Result, Time,
-    stored::Gap,
-};
+use allora_core::{ErrorKind, Occurrence, Result, Time, stored::Gap};
 use std::num::NonZero;
 use tracing::info;
 
@@ -101,9 +98,4 @@ pub(crate) fn signed(who: &str, note: &str) -> String {
         true => note.to_owned(),
         false => format!("{who}: {note}"),
     }
-}
-
-/// The error of an action whose values fit the job no more.
-pub(crate) fn gone(what: &str) -> Error {
-    Error::new(ErrorKind::NotFound, what.to_owned())
 }

@@ -30,7 +30,9 @@ pub(crate) fn done(params: &Params, context: &Context) -> Option<Done> {
         verb.is_allowed(context).then(|| Linked { text: text.to_owned(), link })
     };
     let (text, undo) = match verb {
-        Verb::Pause => ("Paused. Manual triggers still run.".to_owned(), undo("Undo", Verb::Resume, "")),
+        Verb::Pause => {
+            ("Paused. Manual triggers still run.".to_owned(), undo("Undo", Verb::Resume, ""))
+        }
         Verb::Resume => ("Resumed.".to_owned(), undo("Undo", Verb::Pause, "")),
         Verb::Skip => {
             let none = "Nothing is left out: no occurrence is to come.";
@@ -40,9 +42,10 @@ pub(crate) fn done(params: &Params, context: &Context) -> Option<Done> {
             let undo = undo("Cancel it", Verb::Cancel, params.exact("id"));
             ("Triggered: a node with its code claims the run at any moment.".to_owned(), undo)
         }
-        Verb::Cancel => {
-            (format!("Cancelled. {}", counted("run", "Nothing was active, and nothing waited.")), None)
-        }
+        Verb::Cancel => (
+            format!("Cancelled. {}", counted("run", "Nothing was active, and nothing waited.")),
+            None,
+        ),
         Verb::Rerun => {
             let text = "The occurrence runs again, with attempts counted from 1.".to_owned();
             (text, undo("Cancel it", Verb::Cancel, ""))

@@ -2,10 +2,10 @@
 
 use super::{
     Verb,
-    apply::{Act, gone},
-    preview::Facts,
+    apply::Act,
+    preview::{Facts, MOST_SKIPPED},
 };
-use crate::{context::Context, failure::Failure, params::Params};
+use crate::{context::Context, failure::Failure, pages::sentence, params::Params};
 use allora_core::{Time, backend::DeadLetter, check_name, stored::Gap};
 use chrono::SecondsFormat;
 
@@ -88,9 +88,10 @@ impl Form {
             return Err(format!("The note is too long; use at most {LONGEST_NOTE} characters."));
         }
         if self.note.chars().any(char::is_control) {
-            return Err("The note has a character that is not visible; write it on one line.".into());
+            return Err(
+                "The note has a character that is not visible; write it on one line.".into()
+            );
         }
-        let sentence = |error: allora_core::Error| super::super::pages::sentence(&error.to_string());
         Ok(match self.verb {
             Verb::Pause => Act::Pause,
             Verb::Resume => Act::Resume(match self.gap.as_str() {
@@ -104,8 +105,8 @@ impl Form {
                 Act::Trigger(self.id.clone())
             }
             Verb::Cancel => Act::Cancel(Some(self.id.clone()).filter(|id| !id.is_empty())),
-            Verb::Rerun => Act::Rerun(self.letter(facts).map_err(sentence)?.occurrence.clone()),
-            Verb::Dismiss => Act::Dismiss(self.letter(facts).map_err(sentence)?.occurrence.clone()),
+            Verb::Rerun => Act::Rerun(self.letter(facts)?.occurrence.clone()),
+            Verb::Dismiss => Act::Dismiss(self.letter(facts)?.occurrence.clone()),
             Verb::Backfill => {
                 let (from, until) = self.range(context)?;
                 Act::Backfill(from, until)
@@ -120,11 +121,10 @@ impl Form {
 
     /// The number of occurrences to be left out; 1 if none was typed.
     pub(crate) fn number(&self) -> Result<usize, String> {
-        let most = super::preview::MOST_SKIPPED;
         match self.count.as_str() {
             "" => Ok(1),
-            text => text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| {
-                format!("{text:?} occurrences cannot be left out; write 1 to {most}.")
+            text => text.parse().ok().filter(|n| (1..=MOST_SKIPPED).contains(n)).ok_or_else(|| {
+                format!("{text:?} occurrences cannot be left out; write 1 to {MOST_SKIPPED}.")
             }),
         }
     }
@@ -132,29 +132,34 @@ impl Form {
     /// The range of a backfill: the times after the first one, up to the second one, which is now if none was typed.
     pub(crate) fn range(&self, context: &Context) -> Result<(Time, Time), String> {
         let read = |text: &str| context.zone.read(text).map(|(at, _)| at);
-        let sentence = |wrong: String| super::super::pages::sentence(&wrong);
+        let in_words = |wrong: String| sentence(&wrong);
         if self.from.is_empty() {
             return Err("Write the time after which the range begins.".into());
         }
-        let from = read(&self.from).map_err(sentence)?;
+        let from = read(&self.from).map_err(in_words)?;
         let until = match self.until.as_str() {
             "" => context.now,
-            text => read(text).map_err(sentence)?,
+            text => read(text).map_err(in_words)?,
         };
         match (from < until, until <= context.now) {
-            (false, _) => Err("The range ends before it begins; write the earlier time first.".into()),
-            (_, false) => Err("The range ends in the future; write the present time or an earlier one.".into()),
+            (false, _) => {
+                Err("The range ends before it begins; write the earlier time first.".into())
+            }
+            (_, false) => {
+                Err("The range ends in the future; write the present time or an earlier one."
+                    .into())
+            }
             (true, true) => Ok((from, until)),
         }
     }
 
     /// The dead letter that the form is about.
-    pub(crate) fn letter<'a>(&self, facts: &'a Facts) -> allora_core::Result<&'a DeadLetter> {
+    pub(crate) fn letter<'a>(&self, facts: &'a Facts) -> Result<&'a DeadLetter, String> {
         let is_it = |letter: &&DeadLetter| {
             machine(letter.occurrence.scheduled_at) == self.at
                 && letter.occurrence.trigger.as_deref().unwrap_or_default() == self.trigger
         };
-        let gone = || gone("the dead letter is gone: somebody has rerun or dismissed it");
+        let gone = || "The dead letter is gone: somebody has rerun or dismissed it.".to_owned();
         facts.state.dead.iter().find(is_it).ok_or_else(gone)
     }
 }
@@ -179,7 +184,8 @@ mod tests {
             died_at: at("2026-10-25T01:00:00Z"),
             error: "refused".into(),
         });
-        Facts { state, definition: None, next: Vec::new(), now: Context::of_test().now }
+        let (note, now) = (String::new(), Context::of_test().now);
+        Facts { state, note, definition: None, next: Vec::new(), now }
     }
 
     fn act(query: &str) -> Result<Act, String> {
@@ -189,8 +195,9 @@ mod tests {
 
     #[test]
     fn an_action_that_somebody_will_ask_about_needs_a_note() {
-        for (verb, word, _, needs) in super::super::VERBS {
-            let rest = "gap=missed&id=7&at=2026-10-25T00%3A00%3A00Z&from=2026-10-25&typed=acme%2Freport";
+        for (verb, word, _, needs) in crate::actions::VERBS {
+            let rest =
+                "gap=missed&id=7&at=2026-10-25T00%3A00%3A00Z&from=2026-10-25&typed=acme%2Freport";
             let without = act(&format!("do={word}&{rest}"));
             assert_eq!(without.is_err(), needs, "{verb:?}: {without:?}");
             let with = act(&format!("do={word}&note=deploying&{rest}"));
@@ -209,8 +216,8 @@ mod tests {
             ("do=skip&note=x&count=many", "1 to"),
             ("do=trigger", "id"),
             ("do=trigger&id=a%0Ab", "id"),
-            ("do=rerun&at=2026-10-24T00%3A00%3A00Z", "dead letter is gone"),
-            ("do=rerun&at=2026-10-25T00%3A00%3A00Z&trigger=7", "dead letter is gone"),
+            ("do=rerun&at=2026-10-24T00%3A00%3A00Z", "letter is gone"),
+            ("do=rerun&at=2026-10-25T00%3A00%3A00Z&trigger=7", "letter is gone"),
             ("do=backfill&note=x", "begins"),
             ("do=backfill&note=x&from=half+past+two", "is no time"),
             ("do=backfill&note=x&from=2026-10-26&until=2026-10-25", "earlier time first"),

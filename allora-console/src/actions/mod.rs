@@ -13,6 +13,7 @@ pub(crate) use done::{Done, done};
 pub(crate) use page::{act, ask_first};
 
 use crate::{access::Scope, context::Context, pages::Linked};
+use allora_core::Occurrence;
 
 /// A sort of action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,18 +98,18 @@ pub(crate) fn buttons(name: &str, is_paused: bool, context: &Context) -> Vec<Lin
     verbs.filter(|verb| verb.is_allowed(context)).map(button).collect()
 }
 
-/// The buttons of a dead letter, the occurrence of which has this time and trigger.
+/// The buttons of the dead letter of this occurrence.
 pub(crate) fn letter_buttons(
     name: &str,
-    (at, trigger): (&str, &str),
+    occurrence: &Occurrence,
     context: &Context,
 ) -> Vec<Linked> {
+    let at = form::machine(occurrence.scheduled_at);
+    let trigger = occurrence.trigger.as_deref().unwrap_or_default();
     let button = |verb: Verb| Linked {
         text: format!("{}…", verb.label()),
-        link: context.link(
-            "act",
-            &[("do", verb.word()), ("name", name), ("at", at), ("trigger", trigger)],
-        ),
+        link: context
+            .link("act", &[("do", verb.word()), ("name", name), ("at", &at), ("trigger", trigger)]),
     };
     let verbs = [Verb::Rerun, Verb::Dismiss].into_iter();
     verbs.filter(|verb| verb.is_allowed(context)).map(button).collect()
@@ -121,7 +122,10 @@ mod tests {
     #[test]
     fn every_verb_has_its_word_and_only_deleting_needs_more_than_run() {
         for (verb, word, label, _) in VERBS {
-            assert_eq!((Verb::from_word(word), verb.word(), verb.label()), (Some(verb), word, label));
+            assert_eq!(
+                (Verb::from_word(word), verb.word(), verb.label()),
+                (Some(verb), word, label)
+            );
             assert_eq!(verb.scope() == Scope::Edit, verb == Verb::Delete, "{word}");
         }
         assert_eq!(Verb::from_word("explode"), None);
@@ -139,7 +143,10 @@ mod tests {
         assert!(has(&going, "Pause…") && !has(&going, "Resume…") && !has(&going, "Delete…"));
         assert!(has(&paused, "Resume…") && !has(&paused, "Pause…"));
         let none = Context { may_run: false, may_edit: false, ..Context::of_test() };
-        assert!(buttons("a", false, &none).is_empty() && letter_buttons("a", ("", ""), &none).is_empty());
+        assert!(
+            buttons("a", false, &none).is_empty()
+                && letter_buttons("a", &none.now.into(), &none).is_empty()
+        );
         assert_eq!(buttons("a&b", false, &context)[0].link, "act?do=trigger&name=a%26b");
     }
 }

@@ -64,15 +64,24 @@ struct Back {
 }
 
 /// The page that shows what the action will do.
-pub(crate) async fn ask_first(State(shared): State<Arc<Shared>>, ask: Ask) -> Result<Response, Failure> {
+pub(crate) async fn ask_first(
+    State(shared): State<Arc<Shared>>,
+    ask: Ask,
+) -> Result<Response, Failure> {
     let mut form = Form::read(&ask.params)?;
     allowed(&shared, &ask, form.verb.scope())?;
     let facts = match Facts::read(&ask.reader, &form.name).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(Failure::no_job(&form.name)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Failure::no_job(&form.name));
+        }
         facts => facts?,
     };
     if form.verb == Verb::Trigger && form.id.is_empty() {
         form.id = signed(ask.reader.access().who(), &machine(facts.now)).replace(": ", " ");
+    }
+    if form.verb == Verb::Backfill && !form.from.is_empty() && form.until.is_empty() {
+        // The range that is sent is the one that was shown.
+        form.until = machine(facts.now);
     }
     let back = Back { status: StatusCode::OK, message: String::new(), facts: Some(facts) };
     render(&shared, &ask, form, back)
@@ -95,7 +104,9 @@ pub(crate) async fn act(
             return render(&shared, &ask, form, Back::of(&error, None));
         }
         // It is gone, as was asked for; perhaps by the first of two clicks.
-        Err(_) if form.verb == Verb::Delete => return Ok(leave(&form, None, &ask.context(DateTime::UNIX_EPOCH))),
+        Err(_) if form.verb == Verb::Delete => {
+            return Ok(leave(&form, None, &ask.context(DateTime::UNIX_EPOCH)));
+        }
         Err(_) => return Err(Failure::no_job(&form.name)),
     };
     let context = context(&ask, &form, Some(&facts));
@@ -105,13 +116,15 @@ pub(crate) async fn act(
     if form.seen != seen(form.verb, &facts) {
         let message = "The job has changed since this page was made, and nothing was done. Look at it again, and \
                        then send it anew.";
-        let back = Back { status: StatusCode::CONFLICT, message: message.into(), facts: Some(facts) };
+        let back =
+            Back { status: StatusCode::CONFLICT, message: message.into(), facts: Some(facts) };
         return render(&shared, &ask, form, back);
     }
     let change = match form.act(&facts, &context) {
         Ok(act) => Change { verb: form.verb, act, note: &form.note },
         Err(message) => {
-            let back = Back { status: StatusCode::UNPROCESSABLE_ENTITY, message, facts: Some(facts) };
+            let back =
+                Back { status: StatusCode::UNPROCESSABLE_ENTITY, message, facts: Some(facts) };
             return render(&shared, &ask, form, back);
         }
     };
@@ -145,7 +158,8 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Params, Failure> {
         let text = format!("It did not come as a whole, or has more than {LONGEST_FORM} bytes.");
         Failure::bad_form(StatusCode::PAYLOAD_TOO_LARGE, text)
     })?;
-    Params::form(&body).map_err(|wrong| Failure::bad_form(StatusCode::BAD_REQUEST, sentence(&wrong)))
+    Params::form(&body)
+        .map_err(|wrong| Failure::bad_form(StatusCode::BAD_REQUEST, sentence(&wrong)))
 }
 
 /// `true` if the job is as the form wants it: its first copy has been sent before, or somebody had the same idea.
@@ -191,8 +205,8 @@ fn render(shared: &Shared, ask: &Ask, mut form: Form, back: Back) -> Result<Resp
         None => Preview { seen: form.seen.clone(), ..Preview::default() },
     };
     let has_range = verb != Verb::Backfill || form.range(&context).is_ok();
-    let asks_name =
-        verb == Verb::Delete && back.facts.as_ref().map_or(!form.typed.is_empty(), Facts::must_type);
+    let asks_name = verb == Verb::Delete
+        && back.facts.as_ref().map_or(!form.typed.is_empty(), Facts::must_type);
     form.seen.clone_from(&preview.seen);
     form.made = machine(context.now);
     let title = format!("{}: {}", verb.label(), form.name);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    pages::{counted, grouped, sentence},
+    pages::{counted, grouped},
     reader::Reader,
     times::Moment,
     words::short_nodes,
@@ -34,6 +34,8 @@ const RECENT: TimeDelta = TimeDelta::days(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) state: JobState,
+    /// The note of its pause, as the reader may see it.
+    pub(crate) note: String,
     /// `None` if it cannot be read.
     pub(crate) definition: Option<Definition>,
     pub(crate) next: Vec<NextRun>,
@@ -63,7 +65,8 @@ impl Facts {
         let mut next = reader.next(&state, MOST_SKIPPED + 1).await.unwrap_or_default();
         next.retain(|next| state.last_started < Some(next.scheduled_at));
         next.truncate(MOST_SKIPPED);
-        Ok(Self { state, definition, next, now })
+        let note = state.paused.as_ref().map(|pause| reader.redacted(name, &pause.note));
+        Ok(Self { note: note.unwrap_or_default(), state, definition, next, now })
     }
 
     /// `true` if the name must be typed to delete the job.
@@ -76,7 +79,8 @@ impl Facts {
         let Some(first) = self.next.first().map(|next| next.scheduled_at) else {
             return Vec::new();
         };
-        let mut gap: Vec<Time> = Some(first).filter(|first| *first <= self.now).into_iter().collect();
+        let mut gap: Vec<Time> =
+            Some(first).filter(|first| *first <= self.now).into_iter().collect();
         if let (Some(definition), false) = (&self.definition, gap.is_empty()) {
             gap.extend(between(definition.schedule(), first, self.now).take(COUNTED));
         }
@@ -99,26 +103,32 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
                 preview.problem = format!(
                     "It is paused since {}, with the note {:?}.",
                     moment(pause.since),
-                    pause.note
+                    facts.note
                 );
             }
             let text = "No occurrence starts until it is resumed. Active runs go on, and manual triggers \
                         still run.";
             say(&mut preview, text.into());
             if let Some(next) = facts.next.first() {
-                say(&mut preview, format!("The next one would be at {}.", moment(next.scheduled_at)));
+                say(
+                    &mut preview,
+                    format!("The next one would be at {}.", moment(next.scheduled_at)),
+                );
             }
         }
         Verb::Resume => match &state.paused {
             None => preview.problem = "It is not paused.".into(),
             Some(pause) => {
-                let text = format!("Paused since {}. Note: {}", moment(pause.since), pause.note);
+                let text = format!("Paused since {}. Note: {}", moment(pause.since), facts.note);
                 say(&mut preview, text);
                 let gap = facts.gap();
                 let text = match gap.len() {
                     0 => "No occurrence came due during the pause.".into(),
                     count if count > COUNTED => {
-                        format!("More than {} occurrences came due during the pause:", grouped(COUNTED))
+                        format!(
+                            "More than {} occurrences came due during the pause:",
+                            grouped(COUNTED)
+                        )
                     }
                     count => format!("{} came due during the pause:", counted(count, "occurrence")),
                 };
@@ -159,7 +169,8 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
         }
         Verb::Cancel => {
             for run in &state.leases {
-                let by = run.occurrence.trigger.as_ref().map(|id| format!(" by the trigger {id:?}"));
+                let by =
+                    run.occurrence.trigger.as_ref().map(|id| format!(" by the trigger {id:?}"));
                 let text = format!(
                     "Active: the occurrence of {}{} on {}, since {}, attempt {}. Its code may have had effects.",
                     context.moment(run.occurrence.scheduled_at).text,
@@ -175,7 +186,7 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
             say(&mut preview, waits.into());
         }
         Verb::Rerun | Verb::Dismiss => match form.letter(facts) {
-            Err(error) => preview.problem = sentence(&error.to_string()),
+            Err(gone) => preview.problem = gone,
             Ok(letter) => {
                 let text = format!(
                     "The occurrence of {} was given up after {}, {}.",
@@ -185,7 +196,9 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
                 );
                 say(&mut preview, text);
                 let text = match form.verb {
-                    Verb::Rerun => "It runs again as the same occurrence, with attempts counted from 1.",
+                    Verb::Rerun => {
+                        "It runs again as the same occurrence, with attempts counted from 1."
+                    }
                     _ => "Its letter is removed, and the occurrence does not run again.",
                 };
                 say(&mut preview, text.into());
@@ -199,9 +212,13 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
             say(&mut preview, text.into());
         }
         Verb::Delete => {
-            say(&mut preview, "Its definition, its data and its dead letters go; its history stays.".into());
+            say(
+                &mut preview,
+                "Its definition, its data and its dead letters go; its history stays.".into(),
+            );
             if !state.leases.is_empty() {
-                let text = format!("{} will be cancelled.", counted(state.leases.len(), "active run"));
+                let text =
+                    format!("{} will be cancelled.", counted(state.leases.len(), "active run"));
                 say(&mut preview, text);
             }
             if state.kind.is_empty() {
@@ -238,7 +255,8 @@ fn of_range(form: &Form, facts: &Facts, preview: &mut Preview, context: &Context
 fn list(preview: &mut Preview, times: &[Time], context: &Context) {
     preview.times = times.iter().take(LISTED).map(|at| context.moment(*at)).collect();
     if let (Some(more), Some(last)) = (times.len().checked_sub(LISTED + 1), times.last()) {
-        preview.more = format!("and {} more, the last at {}", grouped(more + 1), context.moment(*last).text);
+        preview.more =
+            format!("and {} more, the last at {}", grouped(more + 1), context.moment(*last).text);
     }
 }
 
@@ -275,7 +293,8 @@ mod tests {
         let definition = Definition::parse("report", "@hourly").ok();
         let next = ["2026-10-26T01:00:00Z", "2026-10-26T02:00:00Z", "2026-10-26T03:00:00Z"];
         let run = |text: &str| NextRun { scheduled_at: at(text), due_at: at(text) };
-        Facts { state, definition, next: next.map(run).into(), now: Context::of_test().now }
+        let note = state.paused.as_ref().map(|pause| pause.note.clone()).unwrap_or_default();
+        Facts { state, note, definition, next: next.map(run).into(), now: Context::of_test().now }
     }
 
     fn preview_of(query: &str, facts: &Facts) -> Preview {
@@ -297,11 +316,13 @@ mod tests {
     #[test]
     fn a_backfill_lists_its_times_and_refuses_too_many() {
         let facts = facts(|_| {});
-        let day = preview_of("do=backfill&from=2026-10-25T00:00:00Z&until=2026-10-26T00:00:00Z", &facts);
+        let day =
+            preview_of("do=backfill&from=2026-10-25T00:00:00Z&until=2026-10-26T00:00:00Z", &facts);
         assert_eq!((&*day.lines[1], day.times.len()), ("24 runs:", LISTED));
         assert!(day.more.starts_with("and 4 more"), "{}", day.more);
         assert!(preview_of("do=backfill&from=2026-01-01", &facts).problem.contains("in parts"));
-        let none = preview_of("do=backfill&from=2026-10-25T00:10:00Z&until=2026-10-25T00:20:00Z", &facts);
+        let none =
+            preview_of("do=backfill&from=2026-10-25T00:10:00Z&until=2026-10-25T00:20:00Z", &facts);
         assert!(none.problem.contains("no scheduled time"));
     }
 
@@ -314,7 +335,11 @@ mod tests {
         moved.next.remove(0);
         for verb in [Verb::Pause, Verb::Skip, Verb::Cancel, Verb::Delete] {
             assert_ne!(seen(verb, &before), seen(verb, &renewed), "{verb:?}");
-            assert_eq!(seen(verb, &before) != seen(verb, &edited), verb == Verb::Delete, "{verb:?}");
+            assert_eq!(
+                seen(verb, &before) != seen(verb, &edited),
+                verb == Verb::Delete,
+                "{verb:?}"
+            );
             assert_eq!(seen(verb, &before) != seen(verb, &moved), verb == Verb::Skip, "{verb:?}");
         }
     }

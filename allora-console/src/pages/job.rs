@@ -8,6 +8,7 @@ use super::{
     strip::{COMING, PAST, Strip, strip},
 };
 use crate::{
+    actions::{buttons, letter_buttons},
     ask::Ask,
     context::Context,
     failure::Failure,
@@ -62,6 +63,8 @@ struct View {
     is_due: bool,
     schedule: Described,
     pause: String,
+    /// The actions that the reader may do.
+    buttons: Vec<Linked>,
     strip: Option<Strip>,
     question: Question,
     answer: Reason,
@@ -115,6 +118,7 @@ struct Letter {
     attempts: String,
     error: String,
     why: String,
+    buttons: Vec<Linked>,
 }
 
 /// The rows on a page of the history.
@@ -175,11 +179,10 @@ impl Facts {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(Failure::no_job(name)),
             why => why?,
         };
-        let entries =
-            match reader.history(HistoryQuery::new(PAST.max(ROWS) + 1).name(name)).await {
-                Err(error) if error.kind() == ErrorKind::Unsupported => None,
-                page => Some(page?.entries),
-            };
+        let entries = match reader.history(HistoryQuery::new(PAST.max(ROWS) + 1).name(name)).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => None,
+            page => Some(page?.entries),
+        };
         let (mut definition, mut next, mut is_key_busy) = (None, Vec::new(), false);
         if let Some(state) = &state {
             // One that cannot be read has been explained by the answer.
@@ -253,6 +256,10 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
             .map(|next| context.moment(next.due_at)),
         is_due: next.is_some_and(|next| next.due_at <= context.now),
         pause: pause(&state, context),
+        buttons: match is_gone {
+            true => Vec::new(),
+            false => buttons(name, is_paused, context),
+        },
         strip: strip(entries, &times[..times.len().min(COMING)], context),
         question,
         answer: reason(&facts.why, at, context),
@@ -273,6 +280,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
                 attempts: counted(letter.attempts as usize, "attempt"),
                 error: letter.error.clone(),
                 why: context.why(name, letter.occurrence.scheduled_at),
+                buttons: letter_buttons(name, &letter.occurrence, context),
             })
             .collect(),
         runs_on,

@@ -16,7 +16,17 @@ mod plots;
 mod strip;
 mod timeline;
 
-use crate::{ask::Ask, context::Context, failure::Failure, shared::Shared};
+pub(crate) use definition::described;
+pub(crate) use need::sentence;
+
+use crate::{
+    actions::{Done, done},
+    ask::Ask,
+    context::Context,
+    failure::Failure,
+    params::Params,
+    shared::Shared,
+};
 use askama::Template;
 use axum::response::Html;
 
@@ -53,6 +63,10 @@ pub(crate) struct Head {
     /// The store's time of day.
     pub(crate) clock: String,
     pub(crate) who: String,
+    /// The reader cannot change anything here.
+    pub(crate) is_read_only: bool,
+    /// What was done on the page before.
+    pub(crate) done: Option<Done>,
 }
 
 /// An entry of the list of pages.
@@ -65,7 +79,7 @@ pub(crate) struct Place {
 
 impl Head {
     /// The head of the page with this path, below the entry `under` of the list.
-    fn new(
+    pub(crate) fn new(
         shared: &Shared,
         ask: &Ask,
         context: &Context,
@@ -82,13 +96,22 @@ impl Head {
             site: shared.title.clone(),
             pages: PAGES.into_iter().map(place).collect(),
             path: if path.is_empty() { "./" } else { path },
-            carried: ask.params.without("zone"),
+            carried: carried(&ask.params),
             zone: context.zone.name().to_owned(),
             asked_zone: context.asked_zone.clone(),
             clock: context.zone.clock(context.now),
-            who: ask.access.who().to_owned(),
+            who: ask.reader.access().who().to_owned(),
+            is_read_only: !context.may_run && !context.may_edit,
+            done: done(&ask.params, context),
         }
     }
+}
+
+/// The parameters that the form for the zone sends, too: the same page, without what was done before it.
+fn carried(params: &Params) -> Vec<(String, String)> {
+    let mut carried = params.without("zone");
+    carried.retain(|(name, _)| !["done", "n", "id"].contains(&name.as_str()));
+    carried
 }
 
 /// A name with the link to its page.
@@ -106,13 +129,13 @@ pub(crate) fn pieces(sentence: &str) -> impl Iterator<Item = (bool, &str)> {
 }
 
 /// A count with its noun.
-fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn counted(count: usize, noun: &str) -> String {
     let digits = grouped(count);
     format!("{digits} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A number in groups of three digits: `10,000`.
-fn grouped(number: usize) -> String {
+pub(crate) fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (i, digit) in digits.chars().enumerate() {

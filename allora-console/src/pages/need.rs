@@ -296,7 +296,7 @@ fn kind_of(condition: &Condition) -> Option<String> {
 }
 
 /// With a capital at its beginning and a full stop at its end, as a page has it.
-pub(super) fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let text = text.trim();
     let mut chars = text.chars();
     let Some(first) = chars.next() else { return String::new() };
