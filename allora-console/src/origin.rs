@@ -20,7 +20,9 @@ impl Hosts {
         let name = name_of(host);
         let is_loopback = name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         let is_named = |own: &String| {
-            name.eq_ignore_ascii_case(name_of(own)) || host.eq_ignore_ascii_case(own)
+            // An IPv6 address may be given without its brackets.
+            let own = if own.parse::<IpAddr>().is_ok() { own } else { name_of(own) };
+            name.eq_ignore_ascii_case(own)
         };
         is_loopback || name.eq_ignore_ascii_case("localhost") || self.0.iter().any(is_named)
     }
@@ -105,6 +107,7 @@ mod tests {
         assert!(!allows(&[], &[]) && !allows(&[], &["localhost", "evil.example"]));
         assert!(allows(&["ops.example"], &["OPS.example:8443"]));
         assert!(allows(&["ops.example:8443", "[2001:db8::7]"], &["[2001:db8::7]:80"]));
+        assert!(allows(&["2001:db8::7"], &["[2001:db8::7]"]) && !allows(&["2001:db8::7"], &["2001"]));
     }
 
     #[test]

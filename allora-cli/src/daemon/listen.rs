@@ -5,8 +5,8 @@
 
 use super::metrics::Metrics;
 use crate::{
+    console_access::{self, NOT_LOCAL},
     failure::Outcome,
-    local_console::{self, NOT_LOCAL},
     server::Server,
     store::Store,
 };
@@ -49,7 +49,7 @@ impl Pages {
             Some(_) => {
                 let schedules = Schedules::on(store.clone(), runtime.clone())?;
                 let console = Console::new(schedules).handle(handle.clone());
-                local_console::local(console, Access::reader(""))
+                console_access::local(console, Access::reader(""))
             }
         };
         self.console.get_or_init(|| console);
@@ -170,7 +170,7 @@ mod tests {
         }
         for path in ["/", "/jobs", "/console.css", "/healthz/"] {
             let (status, why) = ask(false, "GET", path);
-            assert!(status == 403 && why.contains("no access tokens yet"), "{path}: {why}");
+            assert!(status == 403 && why.contains("without access tokens"), "{path}: {why}");
         }
     }
 }

@@ -78,7 +78,7 @@ fn an_address_that_other_machines_reach_is_refused_before_the_store_is_opened() 
     let place = ["--url", "sqlite:/nowhere/store.db"];
     let said = allora(&[&["console", "--listen", "0.0.0.0:0"], &place[..]].concat()).refused(2);
     assert!(
-        said.contains("--listen 0.0.0.0:0: ") && said.contains("no access tokens yet"),
+        said.contains("--listen 0.0.0.0:0: ") && said.contains("without access tokens"),
         "{said}"
     );
 }

@@ -167,7 +167,7 @@ fn an_address_that_other_machines_reach_has_the_probes_alone() {
     }
     let refused = get(&address, "/jobs");
     assert!(
-        refused.starts_with("HTTP/1.1 403 ") && refused.contains("no access tokens yet"),
+        refused.starts_with("HTTP/1.1 403 ") && refused.contains("without access tokens"),
         "{refused}"
     );
     assert!(!daemon.log().contains("the console is at"));
