@@ -107,7 +107,9 @@ mod tests {
         assert!(!allows(&[], &[]) && !allows(&[], &["localhost", "evil.example"]));
         assert!(allows(&["ops.example"], &["OPS.example:8443"]));
         assert!(allows(&["ops.example:8443", "[2001:db8::7]"], &["[2001:db8::7]:80"]));
-        assert!(allows(&["2001:db8::7"], &["[2001:db8::7]"]) && !allows(&["2001:db8::7"], &["2001"]));
+        assert!(
+            allows(&["2001:db8::7"], &["[2001:db8::7]"]) && !allows(&["2001:db8::7"], &["2001"])
+        );
     }
 
     #[test]

@@ -100,11 +100,12 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
     match form.verb {
         Verb::Pause => {
             if let Some(pause) = &state.paused {
-                preview.problem = format!(
-                    "It is paused since {}, with the note {:?}.",
+                let text = format!(
+                    "It is paused since {}, with the note {:?}, which this one would replace.",
                     moment(pause.since),
                     facts.note
                 );
+                say(&mut preview, text);
             }
             let text = "No occurrence starts until it is resumed. Active runs go on, and manual triggers \
                         still run.";
@@ -309,7 +310,7 @@ mod tests {
         let preview = preview_of("do=resume", &paused);
         assert!(preview.lines[1].starts_with("2 occurrences"), "{preview:?}");
         assert_eq!(preview.times[1].text, "Mon 26 Oct 03:00 CET");
-        assert!(preview_of("do=pause", &paused).problem.contains("deploy"));
+        assert!(preview_of("do=pause", &paused).lines[0].contains("deploy"));
         assert_eq!(preview_of("do=resume", &facts(|_| {})).problem, "It is not paused.");
     }
 

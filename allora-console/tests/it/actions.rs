@@ -1,6 +1,6 @@
 //! Actions: their forms, who may send them, and what becomes of a form that cannot be done.
 
-use super::{Answer, get, send, unescaped, with_store};
+use super::{Answer, get, send, unescaped, with_idle_store, with_store};
 use allora::{
     Memory, Schedules, StoredSchedule, async_trait,
     backend::{Applied, Backend, Batch, DeadLetter, JobState, Queries},
@@ -82,7 +82,7 @@ async fn done(router: &Router, action: &str, typed: &[(&str, &str)]) -> String {
 
 #[test]
 fn each_action_does_what_its_page_says() {
-    with_store(&["report"], async |schedules| {
+    with_idle_store(&["report"], async |schedules| {
         let router = router(&schedules, operator("ann"));
         let job = async || schedules.get("report").await.unwrap();
         let note = [("note", "deploying")];
@@ -135,7 +135,7 @@ fn each_action_does_what_its_page_says() {
 
 #[test]
 fn dead_letters_are_rerun_and_dismissed() {
-    with_store(&[], async |schedules| {
+    with_idle_store(&[], async |schedules| {
         let stored = StoredSchedule::new("poison", "report", "@daily");
         let mut state = schedules.add(&stored).await.unwrap();
         schedules.delete("poison").await.unwrap();
@@ -164,7 +164,7 @@ fn dead_letters_are_rerun_and_dismissed() {
 
 #[test]
 fn each_scope_allows_its_actions_and_a_refusal_names_the_missing_one() {
-    with_store(&["report"], async |schedules| {
+    with_idle_store(&["report"], async |schedules| {
         let cases = [
             (Access::reader("ann"), "pause", "run"),
             (Access::reader("ann").with_data(), "trigger", "run"),
@@ -190,7 +190,7 @@ fn each_scope_allows_its_actions_and_a_refusal_names_the_missing_one() {
 
 #[test]
 fn without_actions_nothing_can_be_sent() {
-    with_store(&["report"], async |schedules| {
+    with_idle_store(&["report"], async |schedules| {
         let console = Console::new(schedules).access(|_| Some(operator("ann")));
         let router = console.into_router();
         let shown = get(&router, "/act?do=pause&name=report").await;
@@ -240,7 +240,7 @@ fn a_form_that_lacks_something_comes_back_with_what_was_typed() {
 
 #[test]
 fn a_second_click_does_nothing_twice() {
-    with_store(&["report"], async |schedules| {
+    with_idle_store(&["report"], async |schedules| {
         let router = router(&schedules, operator("ann"));
         let pause = form(&router, "do=pause&name=report", &[("note", "x")]).await;
         assert_eq!(post(&router, encoded(&pause)).await.status, 303);
@@ -271,7 +271,7 @@ fn a_second_click_does_nothing_twice() {
 
 #[test]
 fn the_second_of_two_editors_sees_what_the_first_has_done_and_loses_nothing() {
-    with_store(&["report"], async |schedules| {
+    with_idle_store(&["report"], async |schedules| {
         let (ann, ben) = (router(&schedules, operator("ann")), router(&schedules, operator("ben")));
         let of_ben = form(&ben, "do=pause&name=report", &[("note", "the disk is full")]).await;
         done(&ann, "do=pause&name=report", &[("note", "deploying")]).await;
@@ -305,7 +305,7 @@ fn hostile_names_and_notes_are_text() {
         "javascript:alert(1)",
         "🦀",
     ];
-    with_store(&names, async |schedules| {
+    with_idle_store(&names, async |schedules| {
         let router = router(&schedules, operator("\"><b>ann"));
         for name in names {
             let page = get(&router, &link(&router, name).await).await;
@@ -334,7 +334,7 @@ async fn link(router: &Router, name: &str) -> String {
 
 #[test]
 fn bodies_that_are_no_form_are_refused() {
-    with_store(&["report"], async |schedules| {
+    with_idle_store(&["report"], async |schedules| {
         let router = router(&schedules, operator("ann"));
         for (body, status) in [
             (format!("do=pause&name=report&note={}", "a".repeat(16 * 1024)), 413),

@@ -96,18 +96,18 @@ fn a_kind_hides_all_other_kinds() {
 #[test]
 fn a_list_of_several_prefixes_has_pages_by_name() {
     let names: Vec<String> =
-        (0..70).map(|i| format!("{}/{i:02}", ["a", "b", "c"][i % 3])).collect();
+        (0..100).map(|i| format!("{}/{i:02}", ["a", "b", "c"][i % 3])).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     with_store(&names, async |schedules| {
         let limited = router(&schedules, Access::reader("ann").only_prefixes(["c/", "a/", "a/0"]));
         let first = get(&limited, "/jobs").await.body;
         assert!(
-            first.contains("50 of more") && first.contains("a/00") && !first.contains(">c/68<")
+            first.contains("50 of more") && first.contains("a/00") && !first.contains(">c/98<")
         );
         let next = first.split("href=\"").find(|link| link.contains("after=")).unwrap();
         let next = super::unescaped(next.split('"').next().unwrap());
         let rest = get(&limited, &format!("/{next}")).await.body;
-        assert!(rest.contains("c/68") && !rest.contains(">a/"), "{rest}");
+        assert!(rest.contains("c/98") && !rest.contains(">a/"), "{rest}");
     });
 }
 

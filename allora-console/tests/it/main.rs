@@ -85,6 +85,23 @@ fn with_store(names: &[&str], test: impl AsyncFnOnce(Schedules)) {
     });
 }
 
+/// A store with these schedules, of which three occurrences are due, and no node runs any.
+fn with_idle_store(names: &[&str], test: impl AsyncFnOnce(Schedules)) {
+    let sim = Sim::new(1);
+    let store = Memory::new().with_history(HistoryLimits::default());
+    let node = sim.node();
+    let start = node.wall();
+    let schedules = Schedules::on(store, node).unwrap();
+    sim.block_on(async {
+        for name in names {
+            let stored = StoredSchedule::new(*name, "report", "@every 20s");
+            schedules.add(&stored).await.unwrap();
+        }
+    });
+    sim.run_until(start + allora::chrono::TimeDelta::seconds(61));
+    sim.block_on(test(schedules));
+}
+
 fn spawn(node: &SimNode, scheduler: Scheduler) {
     node.spawn(Box::pin(async { _ = scheduler.run().await }));
 }
