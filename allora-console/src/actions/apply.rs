@@ -3,7 +3,6 @@
 use super::{Verb, preview::Facts};
 use crate::reader::Reader;
 use allora_core::{ErrorKind, Occurrence, Result, Time, stored::Gap};
-use std::num::NonZero;
 use tracing::info;
 
 /// An action with its values.
@@ -71,7 +70,7 @@ async fn done(reader: &Reader, name: &str, change: &Change<'_>) -> Result<Option
         Act::Resume(gap) => _ = store.resume(name, *gap).await?,
         Act::Skip(n) => {
             let skipped = store.skip_next(name, *n).await?;
-            let count = skipped.and_then(|left_out| left_out.count).map(NonZero::get);
+            let count = skipped.map_or(Some(0), |left_out| left_out.count);
             return Ok(count.and_then(|count| usize::try_from(count).ok()));
         }
         Act::Trigger(id) => _ = store.trigger(name, id).await?,
