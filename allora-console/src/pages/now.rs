@@ -301,6 +301,8 @@ mod tests {
             asked_zone: String::new(),
             clock: String::new(),
             who: "<b>ann</b>".into(),
+            is_read_only: true,
+            done: None,
         };
         let page = Now { head, view }.render().unwrap();
         for raw in ["<img", "<script>alert", "<b>ann", "style=", "onclick"] {
