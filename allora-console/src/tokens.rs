@@ -353,12 +353,12 @@ mod tests {
 
     #[test]
     fn a_line_of_any_name_and_limit_comes_back_as_it_was() {
-        let until = Some(at("2026-10-26T03:00:00Z"));
+        let until = at("2026-10-26T03:00:00Z");
         let line = TokenLine {
             name: "#ann b%20".into(),
             prefixes: ["acme eu/".into(), "%".into(), "=".into()].into(),
             kinds: ["mail".into(), "-".into()].into(),
-            until,
+            until: Some(until),
             ..wanted("")
         };
         let new = Tokens::create(&line, [7; 32]).unwrap();
@@ -370,11 +370,7 @@ mod tests {
         assert!(access.may_see("acme eu/a", "mail") && access.may_see("=", "-"));
         assert!(!access.may_see("acme", "mail") && !access.may_see("acme eu/a", ""));
         assert!(access.may(Scope::Run) && !access.may(Scope::Data));
-        assert_eq!(
-            tokens.decide(&bearer(&new.token), until.unwrap()),
-            Decision::Unknown,
-            "it has ended"
-        );
+        assert_eq!(tokens.decide(&bearer(&new.token), until), Decision::Unknown, "it has ended");
     }
 
     fn bearer(token: &str) -> HeaderMap {

@@ -146,6 +146,8 @@ fn the_console_is_for_browsers_on_this_machine() {
         let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         send(&address, head.as_bytes())
     };
+    // The store is reached before the jobs are declared.
+    patiently("the job is in the list", || ask("/jobs", &address).contains("jobs:true"));
     for host in [&*address, "localhost:9117"] {
         let page = ask("/jobs", host);
         assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("jobs:true"), "{page}");
