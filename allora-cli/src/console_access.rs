@@ -1,4 +1,4 @@
-//! Who may use the console that the command serves: browsers on this machine, or whoever has a token.
+//! Access to the console that the command serves: browsers on this machine, or whoever has a token.
 
 use crate::{
     clock,
@@ -28,7 +28,7 @@ const AT_A_TIME: usize = 16;
 /// The time that a page may take, with the reading of its form.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Who may use the console.
+/// Access to the console.
 #[derive(Debug, Args)]
 pub(crate) struct AccessArgs {
     /// Asks for the tokens of this file, which `allora token` makes. Required for an address that other machines
@@ -109,7 +109,7 @@ impl AccessArgs {
     }
 }
 
-/// Who may use the console, ready to decide.
+/// Access to the console, ready to decide.
 pub(crate) struct Guard {
     hosts: Vec<String>,
     allows_actions: bool,

@@ -2,7 +2,7 @@
 
 use crate::{
     links::link,
-    times::{Moment, Zone},
+    times::{Moment, Zone, machine},
     words::short_nodes,
 };
 use allora_core::Time;
@@ -67,8 +67,7 @@ impl Context {
 
     /// The page of a job with the question what became of this time.
     pub(crate) fn why(&self, name: &str, at: Time) -> String {
-        let at = at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true);
-        self.link("job", &[("name", name), ("at", &at)])
+        self.link("job", &[("name", name), ("at", &machine(at))])
     }
 
     /// The same page in the zone of a job: its own clocks are what its schedule means. A zone in the

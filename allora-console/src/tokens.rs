@@ -20,7 +20,7 @@ const LONGEST: usize = 1024;
 /// The first letters of a token, by which scanners of repositories can tell one.
 const MARK: &str = "allora_";
 
-/// Who may read and act, from a file with one line for each person or program.
+/// The people and programs that may read and act, from a file with one line for each person or program.
 ///
 /// ```text
 /// # name  hash of the token, or - for one whom a proxy names  scopes  limits
@@ -58,7 +58,7 @@ pub struct NewToken {
 /// A line to be [created](Tokens::create).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenLine {
-    /// Who it is for: 1 to 200 bytes without a colon.
+    /// The person or program that it is for: 1 to 200 bytes without a colon.
     pub name: String,
     /// The scopes; at least one.
     pub scopes: BTreeSet<Scope>,

@@ -125,6 +125,25 @@ pub(crate) fn words(state: &JobState, around: Around, now: Time) -> Vec<Word> {
     words
 }
 
+/// A count with its noun.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let digits = grouped(count);
+    format!("{digits} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A number in groups of three digits: `10,000`.
+pub(crate) fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,7 +25,7 @@ EXAMPLES
 pub(crate) struct Token {
     /// The name of the person or program.
     name: String,
-    /// What it allows: read, data (data and output), run (pause, trigger, cancel and the like), edit (delete), admin
+    /// The things that it allows: read, data (data and output), run (pause, trigger, cancel and the like), edit (delete), admin
     /// (all of these) or work. Separated by commas.
     #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "read", value_parser = scope)]
     scope: Vec<Scope>,

@@ -1,6 +1,6 @@
 //! The one function through which every action goes.
 
-use super::{Verb, preview::Facts};
+use super::{facts::Facts, verb::Verb};
 use crate::reader::Reader;
 use allora_core::{ErrorKind, Occurrence, Result, Time, stored::Gap};
 use tracing::info;

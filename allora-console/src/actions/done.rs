@@ -1,13 +1,9 @@
 //! The line at the head of the page after an action: what was done, and how to undo it.
 
-use super::Verb;
-use crate::{
-    context::Context,
-    pages::{Linked, grouped},
-    params::Params,
-};
+use super::verb::Verb;
+use crate::{context::Context, links::Linked, params::Params, words::grouped};
 
-/// What was done.
+/// The line, with a link that undoes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) text: String,

@@ -1,13 +1,12 @@
 //! The form of an action as it was typed, and its reading.
 
 use super::{
-    Verb,
     apply::Act,
-    preview::{Facts, MOST_SKIPPED},
+    facts::{Facts, MOST_SKIPPED},
+    verb::{VERBS, Verb},
 };
-use crate::{context::Context, failure::Failure, pages::sentence, params::Params};
+use crate::{context::Context, failure::Failure, pages::sentence, params::Params, times::machine};
 use allora_core::{Time, backend::DeadLetter, check_name, stored::Gap};
-use chrono::SecondsFormat;
 
 /// The longest note, in characters.
 const LONGEST_NOTE: usize = 500;
@@ -44,7 +43,7 @@ impl Form {
     pub(crate) fn read(params: &Params) -> Result<Self, Failure> {
         let word = params.get("do");
         let verb = Verb::from_word(word).ok_or_else(|| {
-            let all: Vec<&str> = super::VERBS.iter().map(|row| row.1).collect();
+            let all: Vec<&str> = VERBS.iter().map(|row| row.1).collect();
             let text = format!("There is no action {word:?}; use one of {}.", all.join(", "));
             Failure::bad_address(text)
         })?;
@@ -164,11 +163,6 @@ impl Form {
     }
 }
 
-/// A time as the form has it.
-pub(crate) fn machine(at: Time) -> String {
-    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_action_that_somebody_will_ask_about_needs_a_note() {
-        for (verb, word, _, needs) in crate::actions::VERBS {
+        for (verb, word, _, needs) in VERBS {
             let rest =
                 "gap=missed&id=7&at=2026-10-25T00%3A00%3A00Z&from=2026-10-25&typed=acme%2Freport";
             let without = act(&format!("do={word}&{rest}"));

@@ -1,10 +1,11 @@
 //! The page of an action: asked for, it shows what the action will do; sent, it does it.
 
 use super::{
-    Verb,
     apply::{Change, apply, signed},
-    form::{Form, machine},
-    preview::{Facts, Preview, preview, seen},
+    facts::Facts,
+    form::Form,
+    preview::{Preview, preview, seen},
+    verb::Verb,
 };
 use crate::{
     access::Scope,
@@ -14,6 +15,7 @@ use crate::{
     pages::{Head, described, sentence},
     params::{LONGEST_FORM, Params},
     shared::Shared,
+    times::machine,
 };
 use allora_core::{Error, ErrorKind};
 use askama::Template;

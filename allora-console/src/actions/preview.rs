@@ -1,48 +1,20 @@
-//! What an action will do, from the facts: the sentences and times on its page.
+//! The effects of an action, from the facts: the sentences and times on its page.
 
 use super::{
-    Verb,
-    form::{Form, machine},
+    facts::{COUNTED, Facts},
+    form::Form,
+    verb::Verb,
 };
 use crate::{
     context::Context,
-    pages::{counted, grouped},
-    reader::Reader,
-    times::Moment,
-    words::short_nodes,
+    times::{Moment, machine},
+    words::{counted, grouped, short_nodes},
 };
-use allora_core::{
-    Result, Time,
-    backend::{JobState, NextRun},
-    schedule::between,
-    stored::Definition,
-};
-use chrono::TimeDelta;
-
-/// The most occurrences that one form leaves out.
-pub(crate) const MOST_SKIPPED: usize = 100;
+use allora_core::{Time, schedule::between};
 
 /// The most times that are listed.
 const LISTED: usize = 20;
-/// The most times that are counted: as many triggers as may wait.
-const COUNTED: usize = 1_000;
-
-/// A job that ran within this time is deleted only by its name.
-const RECENT: TimeDelta = TimeDelta::days(30);
-
-/// The records about the job, as the store has them.
-#[derive(Clone, Debug)]
-pub(crate) struct Facts {
-    pub(crate) state: JobState,
-    /// The note of its pause, as the reader may see it.
-    pub(crate) note: String,
-    /// `None` if it cannot be read.
-    pub(crate) definition: Option<Definition>,
-    pub(crate) next: Vec<NextRun>,
-    pub(crate) now: Time,
-}
-
-/// What the action will do.
+/// The effects of an action, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preview {
     pub(crate) lines: Vec<String>,
@@ -53,39 +25,6 @@ pub(crate) struct Preview {
     pub(crate) problem: String,
     /// The state that it was made from.
     pub(crate) seen: String,
-}
-
-impl Facts {
-    /// # Errors
-    /// `NotFound`, also for a job that the reader may not see; `Unavailable`.
-    pub(crate) async fn read(reader: &Reader, name: &str) -> Result<Self> {
-        let now = reader.store_now().await?;
-        let state = reader.unredacted(name).await?;
-        let definition = reader.definition(&state).await.ok();
-        let mut next = reader.next(&state, MOST_SKIPPED + 1).await.unwrap_or_default();
-        next.retain(|next| state.last_started < Some(next.scheduled_at));
-        next.truncate(MOST_SKIPPED);
-        let note = state.paused.as_ref().map(|pause| reader.redacted(name, &pause.note));
-        Ok(Self { note: note.unwrap_or_default(), state, definition, next, now })
-    }
-
-    /// `true` if the name must be typed to delete the job.
-    pub(crate) fn must_type(&self) -> bool {
-        self.state.last_started.is_some_and(|at| at + RECENT > self.now)
-    }
-
-    /// The occurrences that came due during the pause, at most [`COUNTED`] and one more.
-    fn gap(&self) -> Vec<Time> {
-        let Some(first) = self.next.first().map(|next| next.scheduled_at) else {
-            return Vec::new();
-        };
-        let mut gap: Vec<Time> =
-            Some(first).filter(|first| *first <= self.now).into_iter().collect();
-        if let (Some(definition), false) = (&self.definition, gap.is_empty()) {
-            gap.extend(between(definition.schedule(), first, self.now).take(COUNTED));
-        }
-        gap
-    }
 }
 
 /// The preview of the form.
@@ -284,7 +223,10 @@ pub(crate) fn seen(verb: Verb, facts: &Facts) -> String {
 mod tests {
     use super::*;
     use crate::{params::Params, times::at};
-    use allora_core::backend::Pause;
+    use allora_core::{
+        backend::{JobState, NextRun, Pause},
+        stored::Definition,
+    };
 
     fn facts(change: impl FnOnce(&mut JobState)) -> Facts {
         let mut state = JobState::empty("report");

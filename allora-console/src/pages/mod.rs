@@ -24,8 +24,10 @@ use crate::{
     ask::Ask,
     context::Context,
     failure::Failure,
+    links::Linked,
     params::Params,
     shared::Shared,
+    words::{counted, grouped},
 };
 use askama::Template;
 use axum::response::Html;
@@ -65,7 +67,7 @@ pub(crate) struct Head {
     pub(crate) who: String,
     /// The reader cannot change anything here.
     pub(crate) is_read_only: bool,
-    /// What was done on the page before.
+    /// The action that led here.
     pub(crate) done: Option<Done>,
 }
 
@@ -114,37 +116,11 @@ fn carried(params: &Params) -> Vec<(String, String)> {
     carried
 }
 
-/// A name with the link to its page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Linked {
-    pub(crate) text: String,
-    pub(crate) link: String,
-}
-
 /// A sentence in its pieces: what stands between backticks is code, which `prose.html` shows as such.
 pub(crate) fn pieces(sentence: &str) -> impl Iterator<Item = (bool, &str)> {
     let is_even = sentence.matches('`').count().is_multiple_of(2);
     let separator = if is_even { "`" } else { "\n" };
     sentence.split(separator).enumerate().map(move |(i, piece)| (is_even && i % 2 == 1, piece))
-}
-
-/// A count with its noun.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    let digits = grouped(count);
-    format!("{digits} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A number in groups of three digits: `10,000`.
-pub(crate) fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 /// The first characters of a text, on one line.

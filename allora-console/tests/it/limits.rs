@@ -1,4 +1,4 @@
-//! What a reader may not see is on no page.
+//! Limits: no page has what its reader may not see.
 
 use super::{get, with_store};
 use allora::{Schedules, StoredSchedule};
