@@ -23,7 +23,7 @@ pub(crate) const NOT_LOCAL: &str = "other machines reach this address, and witho
      address, as 127.0.0.1, and use `ssh -L` from elsewhere";
 
 /// The number of pages that are made at a time. Probes are not among them.
-const AT_A_TIME: usize = 16;
+const AT_A_TIME: usize = 4;
 
 /// The time that a page may take, with the reading of its form.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -43,8 +43,8 @@ pub(crate) struct AccessArgs {
     /// `run`, and delete them with `edit`. Without tokens, everybody with an account on this machine may.
     #[arg(long)]
     allow_actions: bool,
-    /// Shows the data of schedules and the output of runs, too, to everybody who has an account on this machine. With
-    /// tokens, the scope `data` decides.
+    /// Also shows the data of schedules and the output of runs. Every account of this machine can then read them.
+    /// With tokens, the scope `data` decides.
     #[arg(long, conflicts_with = "tokens")]
     show_data: bool,
     /// Takes the name of the reader from this header, if the request comes from a --trust-proxy, which must

@@ -49,7 +49,9 @@ impl Overview {
 
     /// Counts these jobs. `busy`: the names of those that wait for a concurrency key.
     fn with_jobs(mut self, states: Vec<JobState>, busy: &HashSet<String>, now: Time) -> Self {
-        for state in states.into_iter().filter(|state| !is_internal(&state.name)) {
+        for mut state in states.into_iter().filter(|state| !is_internal(&state.name)) {
+            // No list shows it, and it may be large.
+            state.data = Vec::new();
             let around = Around {
                 is_orphaned: NodeInfo::is_orphan(&self.nodes, &state),
                 is_key_busy: busy.contains(&state.name),

@@ -10,12 +10,16 @@ use allora_core::{
     backend::{HistoryCursor, JobState, NextRun},
     stored::{Definition, Fact, Filter, Why, WhyCode},
 };
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 /// The closure that removes secrets from a text of a job.
 pub(crate) type Redact = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
 
-/// The largest number of due jobs whose concurrency keys are read.
+/// The largest number of concurrency keys that are read for due jobs.
 const MOST_KEYS: usize = 50;
 
 /// The store, for one reader.
@@ -223,20 +227,24 @@ impl Reader {
         let is_due = |state: &&JobState| {
             state.leases.is_empty() && state.due_at.is_some_and(|due| due <= now)
         };
-        let mut waiting = HashSet::new();
-        for state in states.iter().filter(is_due).take(MOST_KEYS) {
+        let mut by_record: BTreeMap<Arc<str>, Vec<(u32, &str)>> = BTreeMap::new();
+        for state in states.iter().filter(is_due) {
             let Ok(definition) = Definition::parse(&state.name, &state.definition) else {
                 continue;
             };
-            let Some(key) = &definition.settings().concurrency_key else { continue };
-            let record = match self.schedules.get(&key.record()).await {
+            if let Some(key) = &definition.settings().concurrency_key {
+                by_record.entry(key.record()).or_default().push((key.limit, &state.name));
+            }
+        }
+        let mut waiting = HashSet::new();
+        for (record, jobs) in by_record.into_iter().take(MOST_KEYS) {
+            let record = match self.schedules.get(&record).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 record => record?,
             };
             let holders = record.leases.iter().filter(|lease| lease.until > now).count();
-            if holders >= key.limit as usize {
-                waiting.insert(state.name.clone());
-            }
+            let wait = jobs.into_iter().filter(|(limit, _)| holders >= *limit as usize);
+            waiting.extend(wait.map(|(_, name)| name.to_owned()));
         }
         Ok(waiting)
     }
@@ -345,7 +353,7 @@ mod tests {
         let mut job = JobState::empty("report");
         job.data = b"{\"key\":\"hunter2\"}".to_vec();
         job.last = Some(Outcome::Failed("hunter2 was refused".into()));
-        job.paused = Some(Pause { since: at("2026-10-26T01:00:00Z"), note: "not hunter2".into() });
+        job.paused = Some(Pause { since: at("2026-10-26T01:00:00Z"), until: None, note: "not hunter2".into() });
         let reader = reader(Access::reader("ann"));
         let shown = reader.shown(job);
         assert!(!format!("{shown:?}").contains("hunter2"), "{shown:?}");

@@ -16,7 +16,9 @@ use allora_core::{
     Result, Time,
     backend::{Batch, Due, DueQuery, Notifier, Page, TimeSource},
     record::Record,
-    store::{Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
+    store::{
+        Commit, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
+    },
 };
 use async_trait::async_trait;
 use etcd_client::{GetOptions, Txn, TxnOp};
@@ -78,6 +80,10 @@ impl RecordStore for Etcd {
 
     fn namespace(&self) -> &str {
         &self.store.namespace
+    }
+
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
+        Some(self)
     }
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {

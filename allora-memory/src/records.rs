@@ -5,7 +5,9 @@ use allora_core::{
     Result, Time,
     backend::{Batch, Due, DueQuery, Notification, Notifier, Page, TimeSource},
     record::Record,
-    store::{Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
+    store::{
+        Commit, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
+    },
 };
 use async_trait::async_trait;
 
@@ -66,6 +68,10 @@ impl RecordStore for Memory {
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.pruning.is_on().then_some(self as _)
+    }
+
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
+        Some(self)
     }
 
     async fn prune(&self, now: Time) -> Result {

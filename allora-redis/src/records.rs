@@ -14,8 +14,10 @@ use allora_core::{
         Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, Lease, Notification, Notifier,
         Page, TimeSource,
     },
-    record::{Record, TOMBSTONE, codec},
-    store::{Commit, Draft, FastPath, HistoryStore, Load, Outcome, RecordStore, Snapshot},
+    record::{FlagChanges, Record, TOMBSTONE, codec},
+    store::{
+        Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Outcome, RecordStore, Snapshot,
+    },
     time::saturating_add,
 };
 use async_trait::async_trait;
@@ -68,6 +70,10 @@ impl RecordStore for Redis {
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.store.history.is_on().then_some(self as _)
+    }
+
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
+        Some(self)
     }
 
     async fn prune(&self, now: Time) -> Result {
@@ -204,9 +210,10 @@ impl Store {
         let (keys, stamp) = (self.keys.shard(shard), self.version_stamp());
         let mut all = keys.records().to_vec();
         all.extend([keys.kinds(), keys.names(), keys.tombstones(), keys.history()]);
-        all.push(keys.history_entries());
+        all.extend([keys.history_entries(), keys.flags()]);
         let mut call = Call::new(&self.scripts.write, &all);
-        call.arg(keys.due("")).arg(keys.failures_of("")).arg(keys.history_of("")).arg(writes.len());
+        call.arg(keys.due("")).arg(keys.failures_of("")).arg(keys.history_of(""));
+        call.arg(keys.flag("")).arg(writes.len());
         for write in writes {
             call.arg(write.name);
         }
@@ -328,6 +335,13 @@ impl<'a> Write<'a> {
             let member = history::member(&entry.cursor());
             call.arg(member).arg(entry.fence).arg(codec::encode_entry(entry));
             call.arg(if entry.outcome.is_failure() { "1" } else { "" });
+        }
+        let FlagChanges { added, removed } = FlagChanges::of(self.name, *before, after);
+        call.arg(added.len() + removed.len());
+        for (flags, sign) in [(added, "+"), (removed, "-")] {
+            for flag in flags {
+                call.arg(flag).arg(sign);
+            }
         }
         fields
     }

@@ -107,6 +107,9 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
     ("is_failure", Type::Int),
 ];
 
+/// The columns of the table of flags, which are its key: a row for each flag of each job.
+pub(crate) const FLAG: &[(&str, Type)] = &[("flag", Type::Name), ("name", Type::Name)];
+
 /// The columns of the data table. The first two are the key.
 pub(crate) const DATA: &[(&str, Type)] =
     &[("id", Type::Int), ("generation", Type::Int), ("data", Type::Bytes)];

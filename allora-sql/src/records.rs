@@ -15,8 +15,11 @@ use allora_core::{
     backend::{
         Batch, ClaimDue, ClaimedDue, Due, DueQuery, Notification, Notifier, Page, TimeSource,
     },
-    record::{MAX_DATA, Record},
-    store::{Commit, Draft, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
+    record::{FlagChanges, MAX_DATA, Record},
+    store::{
+        Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore,
+        Snapshot,
+    },
 };
 use async_trait::async_trait;
 use std::collections::HashMap;
@@ -87,6 +90,10 @@ impl RecordStore for Sql {
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.client.history.is_on().then_some(self as _)
+    }
+
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
+        Some(self)
     }
 
     async fn prune(&self, now: Time) -> Result {
@@ -324,6 +331,7 @@ pub(crate) fn write_of(
         rare: rare.filter(|parts| id.is_some() || is_any(parts)),
         data,
         history: Vec::new(),
+        flags: FlagChanges::of(name, before, after),
     }
 }
 

@@ -14,7 +14,8 @@ use std::io::{self, Write};
 /// Serves pages that show what runs, what does not, and why.
 ///
 /// Without --tokens, any program on this machine can read them, and no other. Nothing can be changed from them
-/// without --allow-actions. `allora run --listen` serves the same pages, for this machine and to read.
+/// without --allow-actions. With --listen and --console, `allora run` serves the same pages, for this machine
+/// and to read.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES

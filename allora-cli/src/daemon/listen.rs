@@ -1,12 +1,12 @@
 //! `--listen`: probes and metrics over HTTP, and the console for browsers on this machine.
 //!
-//! Nothing that is asked changes anything. Whoever reaches the address may ask for the probes and the
-//! metrics; the console is on loopback addresses alone.
+//! No request changes anything. Everybody who reaches the address can read the probes and the metrics.
+//! The console needs `--console` and a loopback address.
 
 use super::metrics::Metrics;
 use crate::{
     console_access::{self, NOT_LOCAL},
-    failure::Outcome,
+    failure::{Failure, Outcome},
     server::Server,
     store::Store,
 };
@@ -32,6 +32,8 @@ pub(crate) struct Pages {
     /// Set when the store was reached, as is the console.
     scheduler: OnceLock<Handle>,
     console: OnceLock<Router>,
+    /// The console is among the pages.
+    pub(crate) has_console: bool,
     pub(crate) metrics: Metrics,
 }
 
@@ -41,35 +43,43 @@ impl Pages {
     /// # Errors
     /// The settings of the client are invalid.
     pub(crate) fn open(&self, store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome {
-        let console = match store.queries() {
-            None => Router::new().fallback(async || {
-                let why = "this store has no list of jobs and no history, so it has no console\n";
-                (StatusCode::NOT_IMPLEMENTED, why)
-            }),
-            Some(_) => {
-                let schedules = Schedules::on(store.clone(), runtime.clone())?;
-                let console = Console::new(schedules).handle(handle.clone());
-                console_access::local(console, Access::reader(""))
-            }
-        };
-        self.console.get_or_init(|| console);
+        if self.has_console {
+            let console = console(store, handle, runtime)?;
+            self.console.get_or_init(|| console);
+        }
         self.scheduler.get_or_init(|| handle.clone());
         Ok(())
     }
 }
 
+fn console(store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome<Router> {
+    if store.queries().is_none() {
+        return Ok(Router::new().fallback(async || {
+            let why = "this store has no list of jobs and no history, so it has no console\n";
+            (StatusCode::NOT_IMPLEMENTED, why)
+        }));
+    }
+    let schedules = Schedules::on(store.clone(), runtime.clone())?;
+    let console = Console::new(schedules).handle(handle.clone());
+    Ok(console_access::local(console, Access::reader("")))
+}
+
 /// Serves the pages until the process ends.
 ///
 /// # Errors
-/// The address cannot be listened on.
+/// The address cannot be listened on, or other machines reach it and the console is to be there.
 pub(crate) fn listen(address: &str, pages: Arc<Pages>, runtime: &Tokio) -> Outcome {
+    let has_console = pages.has_console;
     let server = Server::bind(address)?;
-    let (local, is_local) = (server.address().to_string(), server.is_local());
+    let local = server.address().to_string();
+    if has_console && !server.is_local() {
+        return Err(Failure::wrong(format!("--console with --listen {address}: {NOT_LOCAL}")));
+    }
     info!(target: "allora", address = local, "listening for /healthz, /readyz and /metrics");
-    if is_local {
+    if has_console {
         info!(target: "allora", "the console is at http://{local}/, for browsers on this machine");
     }
-    let (router, of_server) = (router(pages, is_local), runtime.clone());
+    let (router, of_server) = (router(pages), runtime.clone());
     runtime.spawn(Box::pin(async move {
         if let Err(failure) = server.serve(router, of_server).await {
             error!(target: "allora", "{}", failure.what().unwrap_or_default());
@@ -78,16 +88,17 @@ pub(crate) fn listen(address: &str, pages: Arc<Pages>, runtime: &Tokio) -> Outco
     Ok(())
 }
 
-fn router(pages: Arc<Pages>, is_local: bool) -> Router {
+fn router(pages: Arc<Pages>) -> Router {
     let probes = Router::new()
         .route("/healthz", get(async || text(StatusCode::OK, "ok\n")))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
-    let router = match is_local {
-        true => probes.fallback(console),
+    let router = match pages.has_console {
+        true => probes.fallback(ask_console),
         false => probes.fallback(async || {
-            let why = format!("here are /healthz, /readyz and /metrics alone: {NOT_LOCAL}\n");
+            let why = "here are /healthz, /readyz and /metrics alone; `allora run --console` adds the \
+                       console for browsers on this machine\n";
             text(StatusCode::FORBIDDEN, why)
         }),
     };
@@ -120,7 +131,7 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
     (ONCE, kind, pages.metrics.text(pages.scheduler.get())).into_response()
 }
 
-async fn console(State(pages): State<Arc<Pages>>, request: Request) -> Response {
+async fn ask_console(State(pages): State<Arc<Pages>>, request: Request) -> Response {
     match pages.console.get() {
         Some(console) => console.clone().oneshot(request).await.into_response(),
         None => waiting(),
@@ -138,8 +149,8 @@ mod tests {
     use futures::{FutureExt, executor::block_on};
 
     /// The status, and the body.
-    fn ask(is_local: bool, method: &str, path: &str) -> (u16, String) {
-        let router = router(Arc::default(), is_local);
+    fn ask(has_console: bool, method: &str, path: &str) -> (u16, String) {
+        let router = router(Arc::new(Pages { has_console, ..Pages::default() }));
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         let answer = router.oneshot(request).now_or_never().expect("nothing waits").unwrap();
         let status = answer.status().as_u16();
@@ -164,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_others_reach_has_the_probes_alone_and_says_why() {
+    fn without_the_console_there_are_the_probes_alone_and_the_answer_says_why() {
         for path in ["/healthz", "/metrics"] {
             assert_eq!(ask(false, "GET", path).0, 200, "{path}");
         }
         for path in ["/", "/jobs", "/console.css", "/healthz/"] {
             let (status, why) = ask(false, "GET", path);
-            assert!(status == 403 && why.contains("without access tokens"), "{path}: {why}");
+            assert!(status == 403 && why.contains("--console"), "{path}: {why}");
         }
     }
 }

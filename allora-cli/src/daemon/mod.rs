@@ -73,6 +73,8 @@ pub(crate) struct Daemon {
     pub(crate) log_output: bool,
     /// The address of the pages for probes and metrics.
     pub(crate) listen: Option<String>,
+    /// That address also serves the console.
+    pub(crate) console: bool,
     /// The folder of secrets.
     pub(crate) secrets: Option<PathBuf>,
     /// The command or URL for failures of jobs that name none.
@@ -157,7 +159,7 @@ impl Daemon {
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
-        let mut pages = Pages::default();
+        let mut pages = Pages { has_console: self.console, ..Pages::default() };
         if self.listen.is_some() {
             pages.metrics = Metrics::install()?;
         }

@@ -3,8 +3,8 @@
 use allora_core::{
     Backend, Error, ErrorKind, Result,
     backend::{
-        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notification,
-        Notifier, Page, Queries, TimeSource,
+        Applied, Batch, ClaimDue, ClaimedDue, Counts, Due, DueQuery, Flag, Flagged, History,
+        JobState, Notification, Notifier, Page, Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -241,6 +241,14 @@ impl<H: Hooks> Queries for Wrapped<H> {
 
     async fn kinds(&self) -> Result<Vec<String>> {
         self.hooks.kinds(self.inner()?).await
+    }
+
+    async fn flagged(&self, flag: Flag<'_>, page: Page<'_>, time: TimeSource) -> Result<Flagged> {
+        self.inner()?.flagged(flag, page, time).await
+    }
+
+    async fn counts(&self, prefix: &str, time: TimeSource) -> Result<Counts> {
+        self.inner()?.counts(prefix, time).await
     }
 }
 

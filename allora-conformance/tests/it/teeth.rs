@@ -116,6 +116,8 @@ teeth! {
     ends_data_at_nul: EndsDataAtNul;
     cuts_instants: CutsInstants;
     ignores_the_pause: IgnoresThePause;
+    forgets_the_end_of_the_pause: ForgetsTheEndOfThePause;
+    keeps_ended_pauses: KeepsEndedPauses;
     finds_too_much: FindsTooMuch;
     hides_others: HidesOthers;
     lists_backwards: ListsBackwards;
@@ -150,4 +152,6 @@ teeth! {
     keys_of_the_dead_stay: KeysOfTheDeadStay;
     ignores_the_claim_id_of_a_key: IgnoresTheClaimIdOfAKey;
     grants_keys_late: GrantsKeysLate;
+    fails_for_ever: FailsForEver;
+    counts_all_names: CountsAllNames;
 }

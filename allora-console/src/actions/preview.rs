@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_resume_shows_the_occurrences_of_the_pause() {
-        let pause = Pause { since: at("2026-10-26T00:30:00Z"), note: "deploy".into() };
+        let pause = Pause { since: at("2026-10-26T00:30:00Z"), until: None, note: "deploy".into() };
         let paused = facts(|state| state.paused = Some(pause));
         let preview = preview_of("do=resume", &paused);
         assert!(preview.lines[1].starts_with("2 occurrences"), "{preview:?}");

@@ -12,7 +12,8 @@ use crate::{
 /// readers of the history go to `history`.
 ///
 /// Pure: equal arguments give equal results, on every store. A reply that is an error, `Absent`,
-/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was.
+/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was, and so does a read. Any other reply
+/// is to a record without a pause that has [ended by itself](crate::backend::Pause::until).
 ///
 /// # Errors
 /// Only of operations for clients (create, modify and those of operators): `NotFound`, also of a
@@ -31,6 +32,23 @@ use crate::{
 /// assert_eq!(reply.unwrap(), Reply::Absent);
 /// ```
 pub fn apply(
+    record: &mut Option<Record>,
+    operation: &Operation<'_>,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> Result<Reply> {
+    let ended = record.as_mut().and_then(|record| record.end_pause(context.now));
+    let reply = apply_unpaused(record, operation, context, history);
+    let changes = !matches!(operation.action, Action::Read)
+        && !matches!(reply, Err(_) | Ok(Reply::LeaseLost | Reply::Invalid));
+    if let (Some(pause), Some(record), false) = (ended, record, changes) {
+        record.paused = Some(pause);
+    }
+    reply
+}
+
+/// Applies an operation to a record without a pause that has ended.
+fn apply_unpaused(
     record: &mut Option<Record>,
     operation: &Operation<'_>,
     context: OpContext<'_>,

@@ -9,11 +9,13 @@
 
 mod batch;
 mod engine;
+mod flags;
 mod history;
 mod queries;
 
 pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
 pub use engine::too_long;
+pub use flags::FlagStore;
 pub use history::{HistoryPruning, HistoryStore};
 
 use crate::{
@@ -109,6 +111,12 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
 
     /// The history, if the store keeps one. Without it the drafts carry no entries. Default: none.
     fn history_store(&self) -> Option<&dyn HistoryStore> {
+        None
+    }
+
+    /// The index of flags, if the store keeps one. Without it, flags are found by a scan that ends after
+    /// 10 000 jobs. Default: none.
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
         None
     }
 

@@ -1,17 +1,17 @@
 -- Writes the jobs that are still as they were read; replies for each whether it was written.
--- KEYS: state, hot, definitions, rare, cold, kinds, names, tombstones, history, history entries.
--- ARGV: prefix of due keys, prefix of the failures of single jobs, prefix of their other entries, the
--- number of jobs; their names; then for each job: the lowest
+-- KEYS: state, hot, definitions, rare, cold, kinds, names, tombstones, history, history entries, flags.
+-- ARGV: prefix of due keys, prefix of the failures of single jobs, prefix of their other entries, prefix
+-- of the names with a flag, the number of jobs; their names; then for each job: the lowest
 -- fence that was read, the hot record that was read (empty: there was none), the new one, the last
 -- time at which it may be written, the number of other parts and those (the number of the key and the
 -- part; empty: none),
 -- the number of index changes and those, `+` or `-` for the list of names, when a tombstone may be
 -- removed or `-`, the number of history entries and those: place, fence, text, and a word if it is a
--- failure. An empty word changes nothing.
-local now, count = clock(''), tonumber(ARGV[4])
-local i = 4 + count
+-- failure; the number of flags that change and those: the flag, and `+` or `-`. An empty word changes nothing.
+local now, count = clock(''), tonumber(ARGV[5])
+local i = 5 + count
 local min_fence = redis.call('HGET', KEYS[1], 'min_fence') or '0'
-local stored = redis.call('HMGET', KEYS[2], unpack(ARGV, 5, 4 + count))
+local stored = redis.call('HMGET', KEYS[2], unpack(ARGV, 6, 5 + count))
 local reply = {}
 
 local function word()
@@ -41,12 +41,13 @@ end
 
 local hot = {}
 for k = 1, count do
-  local name = ARGV[4 + k]
+  local name = ARGV[5 + k]
   local fence, expected, new, not_after = word(), word(), word(), word()
   local parts = words(2 * word())
   local index = words(2 * word())
   local listed, tombstone = word(), word()
   local history = words(4 * word())
+  local flags = words(2 * word())
   local read = stored[k] or ''
   if read == new then
     -- An earlier copy of this write has arrived.
@@ -77,6 +78,15 @@ for k = 1, count do
       add('ZADD', KEYS[9], history[e + 1], history[e])
       add('ZADD', prefix .. name, history[e + 1], history[e])
       add('HSET', KEYS[10], history[e], history[e + 2])
+    end
+    for e = 1, #flags, 2 do
+      local key = ARGV[4] .. flags[e]
+      if flags[e + 1] == '+' then
+        add('SADD', KEYS[11], flags[e])
+        add('ZADD', key, 0, name)
+      else
+        add('ZREM', key, name)
+      end
     end
     for e = 1, #parts, 2 do
       local key = KEYS[tonumber(parts[e])]

@@ -3,7 +3,7 @@
 use super::{Dialect, names};
 use crate::{
     driver::{Statement, Type, sql},
-    encoding::{DATA, HISTORY, JOB, RARE, STATE},
+    encoding::{DATA, FLAG, HISTORY, JOB, RARE, STATE},
 };
 use sqlx::SqlStr;
 use std::fmt::Write;
@@ -21,6 +21,7 @@ const TABLES: &[(&str, &[(&str, Type)])] = &[
     ("rare", RARE),
     ("data", DATA),
     ("history", HISTORY),
+    ("flag", FLAG),
 ];
 
 /// One step of a migration.
@@ -69,6 +70,8 @@ impl Dialect {
             table("rare", RARE, "PRIMARY KEY (id)"),
             table("data", DATA, "PRIMARY KEY (id, generation)"),
             Step::Run(self.history_table()),
+            // No index of the state table has a flag, so a claim moves none.
+            table("flag", FLAG, "PRIMARY KEY (flag, name)"),
             index("state", "kind, index_at, id", self.flavour.due_index_filter()),
             index("history", "name, is_failure, fence", ""),
         ]
