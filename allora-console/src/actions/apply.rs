@@ -8,7 +8,8 @@ use tracing::info;
 /// An action with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    Pause,
+    /// Up to this time, or until it is resumed.
+    Pause(Option<Time>),
     Resume(Gap),
     Skip(usize),
     /// With this id.
@@ -64,8 +65,12 @@ pub(crate) async fn apply(
 async fn done(reader: &Reader, name: &str, change: &Change<'_>) -> Result<Option<usize>> {
     let store = reader.whole_store();
     match &change.act {
-        Act::Pause => {
-            store.pause(name, &signed(reader.access().who(), change.note)).await?;
+        Act::Pause(until) => {
+            let note = signed(reader.access().who(), change.note);
+            match until {
+                None => store.pause(name, &note).await?,
+                Some(until) => store.pause_until(name, *until, &note).await?,
+            };
         }
         Act::Resume(gap) => _ = store.resume(name, *gap).await?,
         Act::Skip(n) => {

@@ -5,7 +5,7 @@ use super::{
     facts::{Facts, MOST_SKIPPED},
     verb::{VERBS, Verb},
 };
-use crate::{context::Context, failure::Failure, pages::sentence, params::Params, times::machine};
+use crate::{context::Context, failure::Failure, pages::sentence, params::Params, times::{Zone, machine}};
 use allora_core::{Time, backend::DeadLetter, check_name, stored::Gap};
 
 /// The longest note, in characters.
@@ -26,9 +26,11 @@ pub(crate) struct Form {
     /// The occurrence of a dead letter.
     pub(crate) at: String,
     pub(crate) trigger: String,
-    /// The range of *backfill*.
+    /// The range of *backfill*; the second one is also the end of *pause*.
     pub(crate) from: String,
     pub(crate) until: String,
+    /// The zone by whose clocks these were typed.
+    pub(crate) clocks: String,
     /// The name once more, of *delete*.
     pub(crate) typed: String,
     /// The state that the form was made from.
@@ -64,6 +66,7 @@ impl Form {
             trigger: params.exact("trigger").to_owned(),
             from: text("from"),
             until: text("until"),
+            clocks: text("clocks"),
             typed: params.exact("typed").to_owned(),
             seen: text("seen"),
             made: text("made"),
@@ -92,7 +95,7 @@ impl Form {
             );
         }
         Ok(match self.verb {
-            Verb::Pause => Act::Pause,
+            Verb::Pause => Act::Pause(self.end(context)?),
             Verb::Resume => Act::Resume(match self.gap.as_str() {
                 "catch-up" => Gap::CatchUp,
                 "missed" => Gap::Missed,
@@ -128,17 +131,38 @@ impl Form {
         }
     }
 
+    /// The end of a pause; `None` if none was typed.
+    pub(crate) fn end(&self, context: &Context) -> Result<Option<Time>, String> {
+        if self.until.is_empty() {
+            return Ok(None);
+        }
+        match self.time(&self.until, context)? {
+            until if until <= context.now => {
+                Err("The end of the pause has passed; write a later time, or none.".into())
+            }
+            until => Ok(Some(until)),
+        }
+    }
+
+    /// A time, by the clocks that the form has stated.
+    fn time(&self, text: &str, context: &Context) -> Result<Time, String> {
+        let stated = match self.clocks.as_str() {
+            "" => Ok(context.zone.clone()),
+            zone => Zone::named(zone),
+        };
+        let read = stated.and_then(|zone| zone.read(text));
+        read.map(|(at, _)| at).map_err(|wrong| sentence(&wrong))
+    }
+
     /// The range of a backfill: the times after the first one, up to the second one, which is now if none was typed.
     pub(crate) fn range(&self, context: &Context) -> Result<(Time, Time), String> {
-        let read = |text: &str| context.zone.read(text).map(|(at, _)| at);
-        let in_words = |wrong: String| sentence(&wrong);
         if self.from.is_empty() {
             return Err("Write the time after which the range begins.".into());
         }
-        let from = read(&self.from).map_err(in_words)?;
+        let from = self.time(&self.from, context)?;
         let until = match self.until.as_str() {
             "" => context.now,
-            text => read(text).map_err(in_words)?,
+            text => self.time(text, context)?,
         };
         match (from < until, until <= context.now) {
             (false, _) => {
@@ -212,6 +236,9 @@ mod tests {
             ("do=trigger&id=a%0Ab", "id"),
             ("do=rerun&at=2026-10-24T00%3A00%3A00Z", "letter is gone"),
             ("do=rerun&at=2026-10-25T00%3A00%3A00Z&trigger=7", "letter is gone"),
+            ("do=pause&note=x&until=tomorrow", "is no time"),
+            ("do=pause&note=x&until=2026-10-26+03:12", "has passed"),
+            ("do=pause&note=x&until=2026-10-27&clocks=Europe/Rom", "Europe/Rome"),
             ("do=backfill&note=x", "begins"),
             ("do=backfill&note=x&from=half+past+two", "is no time"),
             ("do=backfill&note=x&from=2026-10-26&until=2026-10-25", "earlier time first"),
@@ -221,6 +248,15 @@ mod tests {
             let wrong = act(query).unwrap_err();
             assert!(wrong.contains(says), "{query}: {wrong}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_pause_is_read_by_the_clocks_that_the_form_stated() {
+        let end = |query: &str| act(&format!("do=pause&note=x&until=2026-10-27+06:00{query}"));
+        let is = |text: &str| Ok(Act::Pause(Some(at(text))));
+        assert_eq!(end(""), is("2026-10-27T05:00:00Z"), "those of the page");
+        assert_eq!(end("&clocks=Asia/Tokyo"), is("2026-10-26T21:00:00Z"));
+        assert_eq!(act("do=pause&note=x"), Ok(Act::Pause(None)));
     }
 
     #[test]

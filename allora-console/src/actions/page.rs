@@ -43,12 +43,14 @@ struct View {
     back: String,
     form: Form,
     word: &'static str,
+    /// The zone in the address; empty if it has none.
     zone: String,
     preview: Preview,
     /// Why the form has come back; empty if it is new.
     message: String,
     /// The parts of the form that this action has.
     asks_gap: bool,
+    asks_end: bool,
     asks_count: bool,
     asks_range: bool,
     asks_id: bool,
@@ -112,7 +114,7 @@ pub(crate) async fn act(
         Err(_) => return Err(Failure::no_job(&form.name)),
     };
     let context = context(&ask, &form, Some(&facts));
-    if is_done(&form, &facts, ask.reader.access().who()) {
+    if is_done(&form, &facts, ask.reader.access().who(), &context) {
         return Ok(leave(&form, None, &context));
     }
     if form.seen != seen(form.verb, &facts) {
@@ -165,10 +167,12 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Params, Failure> {
 }
 
 /// `true` if the job is as the form wants it: its first copy has been sent before, or somebody had the same idea.
-fn is_done(form: &Form, facts: &Facts, who: &str) -> bool {
+fn is_done(form: &Form, facts: &Facts, who: &str, context: &Context) -> bool {
     let pause = facts.state.paused.as_ref();
     match form.verb {
-        Verb::Pause => pause.is_some_and(|pause| pause.note == signed(who, &form.note)),
+        Verb::Pause => pause.is_some_and(|pause| {
+            pause.note == signed(who, &form.note) && form.end(context) == Ok(pause.until)
+        }),
         Verb::Resume => pause.is_none(),
         _ => false,
     }
@@ -211,6 +215,9 @@ fn render(shared: &Shared, ask: &Ask, mut form: Form, back: Back) -> Result<Resp
         && back.facts.as_ref().map_or(!form.typed.is_empty(), Facts::must_type);
     form.seen.clone_from(&preview.seen);
     form.made = machine(context.now);
+    if form.clocks.is_empty() {
+        context.zone.name().clone_into(&mut form.clocks);
+    }
     let title = format!("{}: {}", verb.label(), form.name);
     let view = View {
         label: verb.label(),
@@ -220,6 +227,7 @@ fn render(shared: &Shared, ask: &Ask, mut form: Form, back: Back) -> Result<Resp
         is_ready: !back.message.is_empty() || (preview.problem.is_empty() && has_range),
         message: back.message,
         asks_gap: verb == Verb::Resume,
+        asks_end: verb == Verb::Pause,
         asks_count: verb == Verb::Skip,
         asks_range: verb == Verb::Backfill,
         asks_id: matches!(verb, Verb::Trigger | Verb::Cancel),

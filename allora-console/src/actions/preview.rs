@@ -10,7 +10,7 @@ use crate::{
     times::{Moment, machine},
     words::{counted, grouped, short_nodes},
 };
-use allora_core::{Time, schedule::between};
+use allora_core::{Time, backend::Pause, schedule::between};
 
 /// The most times that are listed.
 const LISTED: usize = 20;
@@ -39,28 +39,29 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
     match form.verb {
         Verb::Pause => {
             if let Some(pause) = &state.paused {
-                let text = format!(
-                    "It is paused since {}, with the note {:?}, which this one would replace.",
-                    moment(pause.since),
-                    facts.note
-                );
-                say(&mut preview, text);
+                say(&mut preview, paused(pause, &facts.note, context));
+                say(&mut preview, "This pause replaces its end and its note.".into());
             }
-            let text = "No occurrence starts until it is resumed. Active runs go on, and manual triggers \
-                        still run.";
-            say(&mut preview, text.into());
-            if let Some(next) = facts.next.first() {
-                say(
-                    &mut preview,
-                    format!("The next one would be at {}.", moment(next.scheduled_at)),
-                );
+            let end = form.end(context).ok().flatten();
+            let until = end.map_or_else(|| "it is resumed".to_owned(), moment);
+            let text = format!(
+                "No occurrence starts until {until}. Active runs go on, and manual triggers still run."
+            );
+            say(&mut preview, text);
+            match end {
+                Some(end) => held_back(facts, end, &mut preview, context),
+                None => {
+                    let next = facts.next.first().map(|next| moment(next.scheduled_at));
+                    next.into_iter().for_each(|next| {
+                        say(&mut preview, format!("The next one would be at {next}."));
+                    });
+                }
             }
         }
         Verb::Resume => match &state.paused {
             None => preview.problem = "It is not paused.".into(),
             Some(pause) => {
-                let text = format!("Paused since {}. Note: {}", moment(pause.since), facts.note);
-                say(&mut preview, text);
+                say(&mut preview, paused(pause, &facts.note, context));
                 let gap = facts.gap();
                 let text = match gap.len() {
                     0 => "No occurrence came due during the pause.".into(),
@@ -170,6 +171,35 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
     preview
 }
 
+/// A pause, in words.
+fn paused(pause: &Pause, note: &str, context: &Context) -> String {
+    let moment = |at: Time| {
+        let moment = context.moment(at);
+        format!("{}, {}", moment.text, moment.distance)
+    };
+    let until = pause.until.map(|until| format!(", until {}", moment(until)));
+    let note = if note.is_empty() { String::new() } else { format!(" Note: “{note}”") };
+    format!("Paused since {}{}.{note}", moment(pause.since), until.unwrap_or_default())
+}
+
+/// The occurrences before the end of a pause.
+fn held_back(facts: &Facts, end: Time, preview: &mut Preview, context: &Context) {
+    let Some(definition) = &facts.definition else { return };
+    let times: Vec<Time> =
+        between(definition.schedule(), facts.now, end).take(COUNTED + 1).collect();
+    let text = match times.len() {
+        0 => "None comes due before.".to_owned(),
+        many if many > COUNTED => format!("More than {} come due before:", grouped(COUNTED)),
+        1 => "1 occurrence comes due before; the catch-up policy decides whether it runs then:".into(),
+        many => format!(
+            "{} occurrences come due before; the catch-up policy decides which of them run then:",
+            grouped(many)
+        ),
+    };
+    preview.lines.push(text);
+    list(preview, &times, context);
+}
+
 fn of_range(form: &Form, facts: &Facts, preview: &mut Preview, context: &Context) {
     let Some(definition) = &facts.definition else {
         preview.problem = "Its definition cannot be read, so its times are not known.".into();
@@ -205,7 +235,11 @@ pub(crate) fn seen(verb: Verb, facts: &Facts) -> String {
     let state = &facts.state;
     let time = |at: Option<Time>| at.map(machine).unwrap_or_default();
     let rest = match verb {
-        Verb::Pause | Verb::Resume => time(state.paused.as_ref().map(|pause| pause.since)),
+        Verb::Pause | Verb::Resume => {
+            let pause = state.paused.as_ref();
+            let end = time(pause.and_then(|pause| pause.until));
+            format!("{}.{end}", time(pause.map(|pause| pause.since)))
+        }
         Verb::Skip => time(facts.next.first().map(|next| next.scheduled_at)),
         Verb::Cancel => {
             let fences: Vec<String> =
@@ -224,7 +258,7 @@ mod tests {
     use super::*;
     use crate::{params::Params, times::at};
     use allora_core::{
-        backend::{JobState, NextRun, Pause},
+        backend::{JobState, NextRun},
         stored::Definition,
     };
 
@@ -253,6 +287,9 @@ mod tests {
         assert!(preview.lines[1].starts_with("2 occurrences"), "{preview:?}");
         assert_eq!(preview.times[1].text, "Mon 26 Oct 03:00 CET");
         assert!(preview_of("do=pause", &paused).lines[0].contains("deploy"));
+        let until = preview_of("do=pause&until=2026-10-26+06:00", &facts(|_| {}));
+        assert!(until.lines[0].contains("until Mon 26 Oct 06:00 CET, in 2 h 47 min"), "{until:?}");
+        assert_eq!((&until.lines[1][..1], until.times.len()), ("3", 3), "{until:?}");
         assert_eq!(preview_of("do=resume", &facts(|_| {})).problem, "It is not paused.");
     }
 
