@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Response},
 };
+use tracing::warn;
 
 /// The reason why a page cannot be shown, and what to do.
 #[derive(Debug, Template)]
@@ -127,7 +128,16 @@ impl From<Error> for Failure {
             ),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made", ""),
         };
+        log(&error);
         Self::new(status, heading, error.to_string(), remedy)
+    }
+}
+
+/// Tells the log why the store, or the console, has failed: a page shows none of the causes.
+pub(crate) fn log(error: &Error) {
+    let is_of_reader = [ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Unsupported];
+    if !is_of_reader.contains(&error.kind()) {
+        warn!(target: "allora", error = format!("{error:#}"), "a page of the console could not be made");
     }
 }
 

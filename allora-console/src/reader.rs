@@ -7,7 +7,7 @@ use crate::access::Access;
 use allora_core::{
     ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
     NodeInfo, Outcome, Result, Schedules, Time,
-    backend::{HistoryCursor, JobState, NextRun},
+    backend::{Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
     stored::{Definition, Fact, Filter, Why, WhyCode},
 };
 use std::{
@@ -21,6 +21,9 @@ pub(crate) type Redact = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
 
 /// The largest number of concurrency keys that are read for due jobs.
 const MOST_KEYS: usize = 50;
+
+/// The most jobs that are counted by reading them.
+const COUNTED: usize = 10_000;
 
 /// The store, for one reader.
 #[derive(Clone)]
@@ -110,6 +113,56 @@ impl Reader {
             found.sort_by(|one, other| (one.due_at, &one.name).cmp(&(other.due_at, &other.name)));
         }
         Ok(self.seen(found, limit))
+    }
+
+    /// The jobs that are due first, at most `limit`; for a reader with prefixes, the first ones by name.
+    pub(crate) async fn first(&self, limit: usize) -> Result<Vec<JobState>> {
+        match self.access.parts("", None).iter().all(|(prefix, _)| prefix.is_empty()) {
+            true => self.list_by_due(Filter::default(), limit).await,
+            // The index of a store is that of all jobs.
+            false => self.list(Filter::default(), None, limit).await,
+        }
+    }
+
+    /// As [`Schedules::flagged`], of the prefix and the kind of the filter.
+    pub(crate) async fn flagged(
+        &self,
+        flag: Flag<'_>,
+        filter: Filter<'_>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Flagged> {
+        let mut all = Flagged::new(Vec::new(), None);
+        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
+            let mut page = Page::first(limit).prefix(prefix);
+            (page.after, page.kind) = (after, kind);
+            let part = self.schedules.flagged(flag, page).await?;
+            all.found.extend(part.found);
+            all.next = all.next.into_iter().chain(part.next).min();
+            all.is_complete &= part.is_complete;
+        }
+        all.found.sort_by(|one, other| one.name.cmp(&other.name));
+        // Behind the end of one part, jobs of that part may be missing.
+        if let Some(next) = &all.next {
+            all.found.retain(|state| state.name <= *next);
+        }
+        if all.found.len() > limit {
+            all.next = all.found.get(limit.saturating_sub(1)).map(|last| last.name.clone());
+        }
+        all.found = self.seen(all.found, limit);
+        Ok(all)
+    }
+
+    /// The numbers of the reader's jobs. A store counts by one prefix; for any other limit, the first
+    /// [`COUNTED`] jobs are read.
+    pub(crate) async fn counts(&self, now: Time) -> Result<Counts> {
+        if let [(prefix, None)] = self.access.parts("", None)[..] {
+            return self.schedules.counts(prefix).await;
+        }
+        let mut states = self.list(Filter::default(), None, COUNTED + 1).await?;
+        let is_whole = states.len() <= COUNTED;
+        states.truncate(COUNTED);
+        Ok(Counts::among(&states, now, is_whole))
     }
 
     fn seen(&self, found: Vec<JobState>, limit: usize) -> Vec<JobState> {

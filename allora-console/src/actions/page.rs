@@ -11,7 +11,7 @@ use crate::{
     access::Scope,
     ask::Ask,
     context::Context,
-    failure::Failure,
+    failure::{Failure, log},
     pages::{Head, described, sentence},
     params::{LONGEST_FORM, Params},
     shared::Shared,
@@ -192,6 +192,7 @@ impl Back {
             ErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, ""),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, ""),
         };
+        log(error);
         Self { status, message: sentence(&error.to_string()) + rest, facts }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     words::{counted, grouped, short_nodes},
 };
 use allora_core::{Time, backend::Pause, schedule::between};
+use chrono::TimeDelta;
 
 /// The most times that are listed.
 const LISTED: usize = 20;
@@ -185,8 +186,10 @@ fn paused(pause: &Pause, note: &str, context: &Context) -> String {
 /// The occurrences before the end of a pause.
 fn held_back(facts: &Facts, end: Time, preview: &mut Preview, context: &Context) {
     let Some(definition) = &facts.definition else { return };
+    // One at the end of the pause is not held back.
+    let last = end - TimeDelta::milliseconds(1);
     let times: Vec<Time> =
-        between(definition.schedule(), facts.now, end).take(COUNTED + 1).collect();
+        between(definition.schedule(), facts.now, last).take(COUNTED + 1).collect();
     let text = match times.len() {
         0 => "None comes due before.".to_owned(),
         many if many > COUNTED => format!("More than {} come due before:", grouped(COUNTED)),
@@ -289,7 +292,7 @@ mod tests {
         assert!(preview_of("do=pause", &paused).lines[0].contains("deploy"));
         let until = preview_of("do=pause&until=2026-10-26+06:00", &facts(|_| {}));
         assert!(until.lines[0].contains("until Mon 26 Oct 06:00 CET, in 2 h 47 min"), "{until:?}");
-        assert_eq!((&until.lines[1][..1], until.times.len()), ("3", 3), "{until:?}");
+        assert_eq!((&until.lines[1][..1], until.times.len()), ("2", 2), "{until:?}");
         assert_eq!(preview_of("do=resume", &facts(|_| {})).problem, "It is not paused.");
     }
 

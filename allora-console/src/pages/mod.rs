@@ -27,6 +27,7 @@ use crate::{
     links::Linked,
     params::Params,
     shared::Shared,
+    times::machine,
     words::{counted, grouped},
 };
 use askama::Template;
@@ -98,7 +99,7 @@ impl Head {
             site: shared.title.clone(),
             pages: PAGES.into_iter().map(place).collect(),
             path: if path.is_empty() { "./" } else { path },
-            carried: carried(&ask.params),
+            carried: carried(&ask.params, context),
             zone: context.zone.name().to_owned(),
             asked_zone: context.asked_zone.clone(),
             clock: context.zone.clock(context.now),
@@ -110,8 +111,16 @@ impl Head {
 }
 
 /// The parameters that the form for the zone sends, too: the same page, without what was done before it.
-fn carried(params: &Params) -> Vec<(String, String)> {
+fn carried(params: &Params, context: &Context) -> Vec<(String, String)> {
     let mut carried = params.without("zone");
+    for (name, value) in &mut carried {
+        // By the clocks of another zone, what was typed would be another time.
+        if name == "at"
+            && let Ok((at, _)) = context.zone.read(value)
+        {
+            *value = machine(at);
+        }
+    }
     carried.retain(|(name, _)| !["done", "n", "id"].contains(&name.as_str()));
     carried
 }
@@ -141,6 +150,16 @@ mod tests {
         assert_eq!((&*counted(1, "job"), &*counted(0, "job")), ("1 job", "0 jobs"));
         assert_eq!((&*grouped(999), &*grouped(10_000)), ("999", "10,000"));
         assert_eq!(counted(1_234_567, "run"), "1,234,567 runs");
+    }
+
+    #[test]
+    fn a_typed_time_stays_the_same_one_in_another_zone() {
+        let params = Params::read("name=a&at=2026-10-26+02%3A00&zone=Europe%2FRome&n=1").unwrap();
+        let carried = carried(&params, &Context::of_test());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(carried, [pair("name", "a"), pair("at", "2026-10-26T01:00:00Z")]);
+        let odd = Params::read("at=half+past+two").unwrap();
+        assert_eq!(super::carried(&odd, &Context::of_test()), [pair("at", "half past two")]);
     }
 
     #[test]
