@@ -13,7 +13,7 @@ use allora::{
     cron,
     runtime::{Sim, SimNode},
 };
-use allora_console::{Access, Console};
+use allora_console::{Access, Console, Scope};
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -38,7 +38,7 @@ const KINDS: [(&str, Duration); 8] = [
 ];
 
 /// Each page with the name of its file.
-const PAGES: [(&str, &str); 22] = [
+const PAGES: [(&str, &str); 30] = [
     ("now", "/?zone=Europe/Rome"),
     ("jobs", "/jobs?zone=Europe/Rome"),
     ("jobs-next", "/jobs?sort=next&zone=Europe/Rome"),
@@ -61,6 +61,14 @@ const PAGES: [(&str, &str); 22] = [
     ("no-job", "/job?name=nobody"),
     ("bad-address", "/?zone=Mars"),
     ("run", "/RUN"),
+    ("act-pause", "/act?do=pause&name=invoices"),
+    ("act-pause-until", "/act?do=pause&name=invoices&until=2026-10-28+06:00&note=the+mail+server+moves"),
+    ("act-resume", "/act?do=resume&name=mail.digest"),
+    ("act-skip", "/act?do=skip&name=invoices&count=3"),
+    ("act-run", "/act?do=trigger&name=invoices"),
+    ("act-cancel", "/act?do=cancel&name=sync.crm"),
+    ("act-backfill", "/act?do=backfill&name=invoices&from=2026-10-24+00:00"),
+    ("act-delete", "/act?do=delete&name=invoices"),
 ];
 
 fn main() -> Result<(), BoxError> {
@@ -69,8 +77,8 @@ fn main() -> Result<(), BoxError> {
     let store = Memory::new().with_history(HistoryLimits::default());
     let handle = weekend(&sim, &store)?;
     let schedules = Schedules::on(store, sim.node())?;
-    let access = Access::reader("ann").with_data();
-    let shop = Console::new(schedules.clone()).handle(handle).title("shop");
+    let access = Access::reader("ann").with(Scope::Admin);
+    let shop = Console::new(schedules.clone()).handle(handle).title("shop").allow_actions();
     let shop = shop.access(move |_| Some(access.clone())).into_router();
     let empty = Console::new(Schedules::on(Memory::new(), sim.node())?)
         .access(|_| Some(Access::reader("")))

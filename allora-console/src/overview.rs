@@ -58,15 +58,20 @@ impl Overview {
             conditions: reader.conditions(handle),
             ..Self::default()
         };
-        let mut states = reader.first(READ).await?;
-        found.is_whole = states.len() < READ;
+        let first = reader.first(READ).await?;
+        found.is_whole = first.len() < READ;
+        found.add(reader, first, now).await?;
+        if found.is_whole || reader.lists_by_due() {
+            found.next = found.earliest();
+        }
         if !found.is_whole {
             found.counts = reader.counts(now).await?;
+            let mut states = Vec::new();
             for word in SOUGHT {
                 states.extend(found.sought(word, reader).await?);
             }
+            found.add(reader, states, now).await?;
         }
-        found.add(reader, states, now).await?;
         Ok(found)
     }
 
@@ -122,16 +127,16 @@ impl Overview {
             };
             let words = words(&state, around, now);
             self.jobs += 1;
-            if words.contains(&Word::Waiting)
-                && let Some(due_at) = state.due_at
-                && self.next.as_ref().is_none_or(|(_, next)| due_at < *next)
-            {
-                self.next = Some((state.name.clone(), due_at));
-            }
             for word in words {
                 self.by_word.entry(word).or_default().push(state.clone());
             }
         }
+    }
+
+    /// Of the jobs that were read, the one that is due next.
+    fn earliest(&self) -> Option<(String, Time)> {
+        let due = |state: &JobState| state.due_at.map(|due_at| (state.name.clone(), due_at));
+        self.of(Word::Waiting).iter().filter_map(due).min_by_key(|(_, due_at)| *due_at)
     }
 
     /// The jobs in this state, as far as they were read.
@@ -183,6 +188,7 @@ impl Overview {
     pub(crate) fn of_test(states: Vec<JobState>, now: Time) -> Self {
         let mut overview = Self { is_whole: true, ..Self::default() };
         overview.add_known(states, &HashSet::new(), now);
+        overview.next = overview.earliest();
         overview
     }
 

@@ -117,11 +117,16 @@ impl Reader {
 
     /// The jobs that are due first, at most `limit`; for a reader with prefixes, the first ones by name.
     pub(crate) async fn first(&self, limit: usize) -> Result<Vec<JobState>> {
-        match self.access.parts("", None).iter().all(|(prefix, _)| prefix.is_empty()) {
+        match self.lists_by_due() {
             true => self.list_by_due(Filter::default(), limit).await,
-            // The index of a store is that of all jobs.
             false => self.list(Filter::default(), None, limit).await,
         }
+    }
+
+    /// `true` if a store finds the reader's jobs by their due times without a look at all of them: its index has
+    /// kinds, and no prefixes.
+    pub(crate) fn lists_by_due(&self) -> bool {
+        self.access.parts("", None).iter().all(|(prefix, _)| prefix.is_empty())
     }
 
     /// As [`Schedules::flagged`], of the prefix and the kind of the filter.

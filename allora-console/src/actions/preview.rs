@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     context::Context,
-    times::{Moment, machine},
+    times::{Moment, machine, span},
     words::{counted, grouped, short_nodes},
 };
-use allora_core::{Time, backend::Pause, schedule::between};
+use allora_core::{CatchUp, Time, backend::Pause, schedule::between};
 use chrono::TimeDelta;
 
 /// The most times that are listed.
@@ -22,6 +22,8 @@ pub(crate) struct Preview {
     /// The occurrences that it is about, and how many more there are.
     pub(crate) times: Vec<Moment>,
     pub(crate) more: String,
+    /// The occurrences of a pause that run if it ends as an outage does.
+    pub(crate) caught_up: String,
     /// Why it makes no sense; empty if it does.
     pub(crate) problem: String,
     /// The state that it was made from.
@@ -76,6 +78,7 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
                 };
                 say(&mut preview, text);
                 list(&mut preview, &gap, context);
+                preview.caught_up = caught_up(facts);
             }
         },
         Verb::Skip => {
@@ -110,6 +113,9 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
             }
         }
         Verb::Cancel => {
+            if state.leases.is_empty() {
+                say(&mut preview, "No run is active now.".into());
+            }
             for run in &state.leases {
                 let by =
                     run.occurrence.trigger.as_ref().map(|id| format!(" by the trigger {id:?}"));
@@ -183,6 +189,22 @@ fn paused(pause: &Pause, note: &str, context: &Context) -> String {
     format!("Paused since {}{}.{note}", moment(pause.since), until.unwrap_or_default())
 }
 
+/// The occurrences of a gap that the job's catch-up policy runs.
+fn caught_up(facts: &Facts) -> String {
+    let Some(definition) = &facts.definition else {
+        return "those run that its catch-up policy chooses".into();
+    };
+    let settings = definition.settings();
+    let runs = match settings.catch_up {
+        CatchUp::Latest => "the latest one runs".to_owned(),
+        CatchUp::All { limit } => format!("the last {limit} run"),
+        _ => "none runs".to_owned(),
+    };
+    let late = settings.window.filter(|_| settings.catch_up != CatchUp::None);
+    let late = late.map(|window| format!(", unless it is later than {}", span(window)));
+    format!("{runs}{}, by its catch-up policy", late.unwrap_or_default())
+}
+
 /// The occurrences before the end of a pause.
 fn held_back(facts: &Facts, end: Time, preview: &mut Preview, context: &Context) {
     let Some(definition) = &facts.definition else { return };
@@ -191,13 +213,12 @@ fn held_back(facts: &Facts, end: Time, preview: &mut Preview, context: &Context)
     let times: Vec<Time> =
         between(definition.schedule(), facts.now, last).take(COUNTED + 1).collect();
     let text = match times.len() {
-        0 => "None comes due before.".to_owned(),
-        many if many > COUNTED => format!("More than {} come due before:", grouped(COUNTED)),
-        1 => "1 occurrence comes due before; the catch-up policy decides whether it runs then:".into(),
-        many => format!(
-            "{} occurrences come due before; the catch-up policy decides which of them run then:",
-            grouped(many)
-        ),
+        0 => "None would start before.".to_owned(),
+        many => {
+            let more = if many > COUNTED { "More than " } else { "" };
+            let held = counted(many.min(COUNTED), "occurrence");
+            format!("{more}{held} would start before. After them, {}:", caught_up(facts))
+        }
     };
     preview.lines.push(text);
     list(preview, &times, context);
@@ -289,6 +310,7 @@ mod tests {
         let preview = preview_of("do=resume", &paused);
         assert!(preview.lines[1].starts_with("2 occurrences"), "{preview:?}");
         assert_eq!(preview.times[1].text, "Mon 26 Oct 03:00 CET");
+        assert_eq!(preview.caught_up, "the latest one runs, by its catch-up policy");
         assert!(preview_of("do=pause", &paused).lines[0].contains("deploy"));
         let until = preview_of("do=pause&until=2026-10-26+06:00", &facts(|_| {}));
         assert!(until.lines[0].contains("until Mon 26 Oct 06:00 CET, in 2 h 47 min"), "{until:?}");
