@@ -105,7 +105,8 @@ pub(crate) async fn act(
     let facts = match Facts::read(&ask.reader, &form.name).await {
         Ok(facts) => facts,
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            return render(&shared, &ask, form, Back::of(&error, None));
+            let back = Back::of(&error, form.verb, None);
+            return render(&shared, &ask, form, back);
         }
         // It is gone, as was asked for; perhaps by the first of two clicks.
         Err(_) if form.verb == Verb::Delete => {
@@ -134,7 +135,10 @@ pub(crate) async fn act(
     };
     match apply(&ask.reader, &facts, &change).await {
         Ok(number) => Ok(leave(&form, number, &context)),
-        Err(error) => render(&shared, &ask, form, Back::of(&error, Some(facts))),
+        Err(error) => {
+            let back = Back::of(&error, form.verb, Some(facts));
+            render(&shared, &ask, form, back)
+        }
     }
 }
 
@@ -180,8 +184,18 @@ fn is_done(form: &Form, facts: &Facts, who: &str, context: &Context) -> bool {
 
 impl Back {
     /// The form comes back because of an error of the store. Only one level of it is shown.
-    fn of(error: &Error, facts: Option<Facts>) -> Self {
+    fn of(error: &Error, verb: Verb, facts: Option<Facts>) -> Self {
         let (status, rest) = match error.kind() {
+            // Before the job was read, nothing was tried.
+            ErrorKind::Unavailable if facts.is_none() => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                " Nothing was tried. Send the form again when the store answers.",
+            ),
+            ErrorKind::Unavailable if verb == Verb::Backfill => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                " It may have been done, or a part of it. Look at the history before you send the form again: a \
+                 run that has ended would run once more.",
+            ),
             ErrorKind::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 " It may have been done all the same. Send the form again when the store answers: nothing is done \

@@ -96,6 +96,16 @@ fn each_action_does_what_its_page_says() {
         let page = done(&router, "do=resume&name=report", &[("gap", "missed")]).await;
         assert!(page.contains("Resumed") && job().await.paused.is_none());
 
+        let soon = schedules.store_now().await.unwrap() + TimeDelta::hours(1);
+        let local = soon.format("%Y-%m-%d %H:%M").to_string();
+        let until = [("note", "deploying"), ("until", &local), ("clocks", "UTC")];
+        let page = done(&router, "do=pause&name=report", &until).await;
+        let end = job().await.paused.and_then(|pause| pause.until).unwrap();
+        assert!(soon - end < TimeDelta::minutes(1) && page.contains(", until "), "{end}: {page}");
+        let again = form(&router, "do=pause&name=report", &until).await;
+        assert_eq!(post(&router, encoded(&again)).await.status, 303, "it is paused so");
+        done(&router, "do=resume&name=report", &[("gap", "catch-up")]).await;
+
         let next = schedules.next("report", 3).await.unwrap();
         done(&router, "do=skip&name=report&count=2", &note).await;
         assert_eq!(schedules.next("report", 1).await.unwrap()[0], next[2]);
@@ -405,7 +415,7 @@ fn a_form_is_not_lost_while_the_store_is_down_and_is_done_once_afterwards() {
             is_down.store(true, Relaxed);
             let answer = post(&router, encoded(&sent)).await;
             assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{action}");
-            assert!(answer.body.contains("nothing is done twice"), "{}", answer.body);
+            assert!(answer.body.contains("Send the form again"), "{}", answer.body);
             assert!(!answer.body.contains("hunter2"), "{}", answer.body);
             let mut back = fields(&answer.body);
             let mut before = sent.clone();

@@ -1,6 +1,6 @@
 //! Limits: no page has what its reader may not see.
 
-use super::{get, with_store};
+use super::{get, with_idle_store, with_store};
 use allora::{Schedules, StoredSchedule};
 use allora_console::{Access, Console, Scope};
 use axum::Router;
@@ -127,5 +127,34 @@ fn secrets_are_removed_before_they_are_shown() {
             assert!(!body.contains("hunter2") && !body.contains("1,204 rows"), "{path}: {body}");
         }
         assert!(get(&router, "/runs?outcome=all").await.body.contains("*** rows"));
+    });
+}
+
+#[test]
+fn a_large_store_is_counted_by_its_flags_as_far_as_the_reader_may_know() {
+    let names: Vec<String> =
+        (0..1_200).map(|i| format!("{}/{i:04}", ["a", "b"][i % 2])).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    with_idle_store(&names, async |schedules| {
+        for name in names.iter().take(20) {
+            schedules.pause(name, "the disk is full").await.unwrap();
+        }
+        let page = async |access: Access, path: &str| {
+            get(&router(&schedules, access), path).await.body
+        };
+        let all = page(Access::reader("ann"), "/").await;
+        assert!(all.contains("1,200 jobs in all") || all.contains("jobs need you"), "{all}");
+        assert!(all.contains(">20</b> paused") && all.contains("of these jobs:"), "{all}");
+        let a = page(Access::reader("ann").only_prefixes(["a/"]), "/").await;
+        assert!(a.contains(">10</b> paused") && !a.contains("b/0"), "{a}");
+        let mail = page(Access::reader("ann").only_kinds(["mail"]), "/").await;
+        assert!(!mail.contains("paused</span>") && !mail.contains("a/0"), "{mail}");
+        let paused = page(Access::reader("ann").only_prefixes(["b/"]), "/jobs?state=paused").await;
+        assert!(paused.contains("10 in all") && !paused.contains(">a/"), "{paused}");
+        let none = page(Access::reader("ann"), "/jobs?state=paused&kind=mail").await;
+        assert!(none.contains("No job matches"), "{none}");
+        let due = page(Access::reader("ann"), "/jobs?state=due").await;
+        let overdue = page(Access::reader("ann"), "/jobs?state=overdue").await;
+        assert!(due.contains("of more") || overdue.contains("of more"), "{due}");
     });
 }
