@@ -137,7 +137,7 @@ impl From<Error> for Failure {
 pub(crate) fn log(error: &Error) {
     let is_of_reader = [ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Unsupported];
     if !is_of_reader.contains(&error.kind()) {
-        warn!(target: "allora", error = format!("{error:#}"), "a page of the console could not be made");
+        warn!(target: "allora", error = %format_args!("{error:#}"), "a page of the console could not be made");
     }
 }
 

@@ -54,10 +54,10 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
             match end {
                 Some(end) => held_back(facts, end, &mut preview, context),
                 None => {
-                    let next = facts.next.first().map(|next| moment(next.scheduled_at));
-                    next.into_iter().for_each(|next| {
+                    if let Some(next) = facts.next.first() {
+                        let next = moment(next.scheduled_at);
                         say(&mut preview, format!("The next one would be at {next}."));
-                    });
+                    }
                 }
             }
         }
