@@ -62,7 +62,10 @@ const PAGES: [(&str, &str); 30] = [
     ("bad-address", "/?zone=Mars"),
     ("run", "/RUN"),
     ("act-pause", "/act?do=pause&name=invoices"),
-    ("act-pause-until", "/act?do=pause&name=invoices&until=2026-10-28+06:00&note=the+mail+server+moves"),
+    (
+        "act-pause-until",
+        "/act?do=pause&name=invoices&until=2026-10-28+06:00&note=the+mail+server+moves",
+    ),
     ("act-resume", "/act?do=resume&name=mail.digest"),
     ("act-skip", "/act?do=skip&name=invoices&count=3"),
     ("act-run", "/act?do=trigger&name=invoices"),

@@ -411,7 +411,11 @@ mod tests {
         let mut job = JobState::empty("report");
         job.data = b"{\"key\":\"hunter2\"}".to_vec();
         job.last = Some(Outcome::Failed("hunter2 was refused".into()));
-        job.paused = Some(Pause { since: at("2026-10-26T01:00:00Z"), until: None, note: "not hunter2".into() });
+        job.paused = Some(Pause {
+            since: at("2026-10-26T01:00:00Z"),
+            until: None,
+            note: "not hunter2".into(),
+        });
         let reader = reader(Access::reader("ann"));
         let shown = reader.shown(job);
         assert!(!format!("{shown:?}").contains("hunter2"), "{shown:?}");

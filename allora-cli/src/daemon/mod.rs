@@ -159,7 +159,8 @@ impl Daemon {
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
-        let mut pages = Pages { has_console: self.console, ..Pages::default() };
+        let mut pages = Pages::default();
+        pages.has_console = self.console;
         if self.listen.is_some() {
             pages.metrics = Metrics::install()?;
         }

@@ -5,7 +5,13 @@ use super::{
     facts::{Facts, MOST_SKIPPED},
     verb::{VERBS, Verb},
 };
-use crate::{context::Context, failure::Failure, pages::sentence, params::Params, times::{Zone, machine}};
+use crate::{
+    context::Context,
+    failure::Failure,
+    pages::sentence,
+    params::Params,
+    times::{Zone, machine},
+};
 use allora_core::{Time, backend::DeadLetter, check_name, stored::Gap};
 
 /// The longest note, in characters.

@@ -84,7 +84,12 @@ fn of_cause(
         evidence: since
             .map(|at| format!("Since {}, {}.", at.text, at.distance))
             .unwrap_or_default(),
-        about: overview.of(Word::Overdue).iter().filter(waits).map(|job| job.name.clone()).collect(),
+        about: overview
+            .of(Word::Overdue)
+            .iter()
+            .filter(waits)
+            .map(|job| job.name.clone())
+            .collect(),
         is_whole: kind.is_none() || overview.has_all(Word::Overdue),
         page: page.map(|(text, link)| Linked { text: text.into(), link }),
         ..of_condition("problem", &text, condition.remedy())

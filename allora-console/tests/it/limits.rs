@@ -132,16 +132,14 @@ fn secrets_are_removed_before_they_are_shown() {
 
 #[test]
 fn a_large_store_is_counted_by_its_flags_as_far_as_the_reader_may_know() {
-    let names: Vec<String> =
-        (0..1_200).map(|i| format!("{}/{i:04}", ["a", "b"][i % 2])).collect();
+    let names: Vec<String> = (0..1_200).map(|i| format!("{}/{i:04}", ["a", "b"][i % 2])).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     with_idle_store(&names, async |schedules| {
         for name in names.iter().take(20) {
             schedules.pause(name, "the disk is full").await.unwrap();
         }
-        let page = async |access: Access, path: &str| {
-            get(&router(&schedules, access), path).await.body
-        };
+        let page =
+            async |access: Access, path: &str| get(&router(&schedules, access), path).await.body;
         let all = page(Access::reader("ann"), "/").await;
         assert!(all.contains("1,200 jobs in all") || all.contains("jobs need you"), "{all}");
         assert!(all.contains(">20</b> paused") && all.contains("of these jobs:"), "{all}");
