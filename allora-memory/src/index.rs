@@ -4,7 +4,7 @@ use crate::packed::PackedRecord;
 use allora_core::{
     Time,
     backend::{HistoryCursor, HistoryEntry, HistoryTrim},
-    record::{Record, TOMBSTONE},
+    record::{FlagChanges, Record, TOMBSTONE},
     time::saturating_add,
 };
 use std::{
@@ -87,7 +87,13 @@ impl Index {
         let mut slot = Some(before);
         let result = change(&mut slot);
         let record = slot.get_or_insert_default();
-        let has_flags = (summary != Some(record.flag_summary())).then(|| record.flags(name));
+        let flags = summary.and_then(|before| before.changes_to(record.flag_summary()));
+        let flags = flags.unwrap_or_else(|| {
+            let (was, mut added) = (&stored.flags, record.flags(name));
+            let removed = was.iter().filter(|flag| !added.remove(&***flag));
+            let removed = removed.map(|flag| flag.to_string()).collect();
+            FlagChanges { added: added.into_iter().collect(), removed }
+        });
         self.writes += 1;
         stored.version = self.writes;
         let indexed = stored.indexed.as_deref().map(|(at, kind)| (*at, kind.as_str()));
@@ -102,7 +108,7 @@ impl Index {
         if was_made_or_deleted {
             self.update_names(name, deleted_at);
         }
-        if let Some(flags) = has_flags {
+        if !flags.is_empty() {
             self.reflag(name, flags);
         }
         Some(result)
@@ -223,26 +229,28 @@ impl Index {
         stored.indexed = to.map(Box::new);
     }
 
-    /// A record has these flags from now on.
-    fn reflag(&mut self, name: &str, flags: BTreeSet<String>) {
+    /// The flags of a record change.
+    fn reflag(&mut self, name: &str, changes: FlagChanges) {
         let Some(key) = self.key(name) else { return };
         let Some(stored) = self.records.get_mut(name) else { return };
-        for flag in std::mem::take(&mut stored.flags) {
-            let Some(names) = self.flagged.get_mut(&flag) else { continue };
+        let mut flags = std::mem::take(&mut stored.flags).into_vec();
+        for flag in &changes.removed {
+            flags.retain(|own| **own != **flag);
+            let Some(names) = self.flagged.get_mut(&**flag) else { continue };
             names.remove(name);
             if names.is_empty() {
-                self.flagged.remove(&flag);
+                self.flagged.remove(&**flag);
             }
         }
-        let add = |flag: String| {
+        for flag in changes.added {
             let flag: Arc<str> = match self.flagged.get_key_value(&*flag) {
                 Some((known, _)) => known.clone(),
                 None => flag.into(),
             };
             self.flagged.entry(flag.clone()).or_default().insert(key.clone());
-            flag
-        };
-        stored.flags = flags.into_iter().map(add).collect();
+            flags.push(flag);
+        }
+        stored.flags = flags.into();
     }
 
     /// A job begins to live, or was deleted.

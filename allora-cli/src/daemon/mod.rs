@@ -112,6 +112,15 @@ impl Daemon {
         for diagnostic in &diagnostics {
             complain("error", &diagnostic.to_string());
         }
+        for name in self.masked.iter().filter(|name| !files.have_variable(name)) {
+            complain(
+                "warning",
+                &format!(
+                    "--mask {name} masks nothing in what lines print: neither a line nor this \
+                     daemon has a variable of this name; correct it, if it is misspelt"
+                ),
+            );
+        }
         if let Some(path) = files.hopeless().first() {
             return Err(Failure::wrong(format!(
                 "not started: {} has no good line, see above; correct it",

@@ -1,0 +1,16 @@
+//! The pages in a real browser.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
+
+mod browser;
+mod forms;
+mod live;
+mod looks;
+mod mounted;
+mod names;
+mod served;
+#[path = "../../examples/shop/weekend.rs"]
+mod weekend;
+
+use browser::{Browser, LOOKS, Look};
+use served::{Served, console_of};
