@@ -136,7 +136,9 @@ pub(crate) fn words(state: &JobState, around: Around, now: Time) -> Vec<Word> {
         Word::KeyWait => is_due && around.is_key_busy,
         Word::Due => is_free && due_for < Some(OVERDUE),
         Word::Waiting => due_for.is_some_and(|due_for| due_for < TimeDelta::zero()),
-        Word::Ended => ScheduleState::Ended.holds(state) && !around.is_orphaned,
+        Word::Ended => {
+            ScheduleState::Ended.holds(state) && state.due_at.is_none() && !around.is_orphaned
+        }
     };
     let mut words: Vec<Word> = Word::ALL.into_iter().filter(holds).collect();
     if words.is_empty() {
