@@ -59,7 +59,7 @@ impl Failure {
 
     /// The form is not from a page of the console.
     pub(crate) fn foreign_page() -> Self {
-        let text = "This was sent by a page of another site, so nothing was changed.";
+        let text = "This does not come from a page of this console, so nothing was changed.";
         let remedy = "Open the console itself, and act there. A program sends its token as \
                       `Authorization: Bearer`.";
         Self::new(StatusCode::FORBIDDEN, "Not from this console", text, remedy)

@@ -2,6 +2,7 @@
 
 use crate::{
     console_access::AccessArgs,
+    daemon::{Log, LogFormat},
     failure::Outcome,
     server::Server,
     session::{self, Session},
@@ -10,6 +11,7 @@ use crate::{
 use allora_core::runtime::Tokio;
 use clap::Args;
 use std::io::{self, Write};
+use tracing::Level;
 
 /// Serves pages that show what runs, what does not, and why.
 ///
@@ -35,6 +37,8 @@ impl Console {
     pub(crate) fn run(self) -> Outcome {
         let server = Server::bind(&self.listen)?;
         let access = self.access.checked(&server, &self.listen)?;
+        // Who did what, and why a page could not be made.
+        Log::open(None)?.begin(Some(Level::INFO), LogFormat::Text);
         session::with(&self.place, async |session: Session| {
             let router = access.guard(allora_console::Console::new(session.schedules));
             let mut out = io::stdout().lock();

@@ -152,12 +152,16 @@ impl Form {
 
     /// A time, by the clocks that the form has stated.
     fn time(&self, text: &str, context: &Context) -> Result<Time, String> {
-        let stated = match self.clocks.as_str() {
+        let read = self.zone(context).and_then(|zone| zone.read(text));
+        read.map(|(at, _)| at).map_err(|wrong| sentence(&wrong))
+    }
+
+    /// The zone that the form has stated, or that of the page.
+    pub(crate) fn zone(&self, context: &Context) -> Result<Zone, String> {
+        match self.clocks.as_str() {
             "" => Ok(context.zone.clone()),
             zone => Zone::named(zone),
-        };
-        let read = stated.and_then(|zone| zone.read(text));
-        read.map(|(at, _)| at).map_err(|wrong| sentence(&wrong))
+        }
     }
 
     /// The range of a backfill: the times after the first one, up to the second one, which is now if none was typed.

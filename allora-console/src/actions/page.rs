@@ -25,7 +25,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Response},
 };
-use chrono::DateTime;
+use chrono::{DateTime, SubsecRound};
 use std::sync::Arc;
 
 #[derive(Debug, Template)]
@@ -85,7 +85,8 @@ pub(crate) async fn ask_first(
     }
     if form.verb == Verb::Backfill && !form.from.is_empty() && form.until.is_empty() {
         // The range that is sent is the one that was shown.
-        form.until = machine(facts.now);
+        let zone = form.zone(&context(&ask, &form, Some(&facts)));
+        form.until = zone.map(|zone| zone.written(facts.now.trunc_subsecs(0))).unwrap_or_default();
     }
     let back = Back { status: StatusCode::OK, message: String::new(), facts: Some(facts) };
     render(&shared, &ask, form, back)

@@ -14,7 +14,8 @@ use allora_core::{CatchUp, Time, backend::Pause, schedule::between};
 use chrono::TimeDelta;
 
 /// The most times that are listed.
-const LISTED: usize = 20;
+const LISTED: usize = 10;
+
 /// The effects of an action, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preview {
@@ -213,11 +214,12 @@ fn held_back(facts: &Facts, end: Time, preview: &mut Preview, context: &Context)
     let times: Vec<Time> =
         between(definition.schedule(), facts.now, last).take(COUNTED + 1).collect();
     let text = match times.len() {
-        0 => "None would start before.".to_owned(),
+        0 => "No occurrence falls into the pause.".to_owned(),
         many => {
             let more = if many > COUNTED { "More than " } else { "" };
             let held = counted(many.min(COUNTED), "occurrence");
-            format!("{more}{held} would start before. After them, {}:", caught_up(facts))
+            let verb = if many == 1 { "falls" } else { "fall" };
+            format!("{more}{held} {verb} into the pause. When it ends, {}.", caught_up(facts))
         }
     };
     preview.lines.push(text);
@@ -324,7 +326,7 @@ mod tests {
         let day =
             preview_of("do=backfill&from=2026-10-25T00:00:00Z&until=2026-10-26T00:00:00Z", &facts);
         assert_eq!((&*day.lines[1], day.times.len()), ("24 runs:", LISTED));
-        assert!(day.more.starts_with("and 4 more"), "{}", day.more);
+        assert!(day.more.starts_with("and 14 more"), "{}", day.more);
         assert!(preview_of("do=backfill&from=2026-01-01", &facts).problem.contains("in parts"));
         let none =
             preview_of("do=backfill&from=2026-10-25T00:10:00Z&until=2026-10-25T00:20:00Z", &facts);
