@@ -49,14 +49,14 @@ pub(crate) async fn apply(
     let actor = reader.access().who();
     let result = done(reader, name, change).await;
     let error = result.as_ref().err().map(ToString::to_string);
-    // Quoted, so that no note makes a line of its own.
+    // As strings, which every subscriber quotes: no name and no note makes a line of its own.
     info!(
         target: "allora",
         action = change.verb.word(),
-        job = ?name,
-        ?actor,
-        note = ?change.note,
-        error = ?error.unwrap_or_default(),
+        job = name,
+        actor,
+        note = change.note,
+        error = error.as_deref(),
         "an action of the console"
     );
     result
