@@ -15,7 +15,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Steer jobs", &["trigger", "backfill", "rerun", "pause", "resume", "skip", "cancel", "reset"]),
     ("Stored schedules", &["add", "modify", "delete", "sync", "export", "import", "calendar"]),
-    ("Set up", &["init", "gc", "completions", "man"]),
+    ("Set up", &["init", "gc", "token", "completions", "man"]),
 ];
 
 /// `command`, with its commands in groups: clap lists them in one.

@@ -4,13 +4,13 @@ mod clock;
 mod commands;
 mod config;
 mod configured;
+mod console_access;
 mod crontab_files;
 mod daemon;
 mod declared;
 mod failure;
 mod help;
 mod kinds;
-mod local_console;
 mod output;
 mod server;
 mod session;
@@ -66,6 +66,7 @@ enum Command {
     Stats(commands::stats::Stats),
     Status(commands::status::Status),
     Console(commands::console::Console),
+    Token(commands::token::Token),
     Why(commands::why::Why),
     Exec(commands::exec::Exec),
     Nodes(commands::nodes::Nodes),
@@ -130,6 +131,7 @@ impl Allora {
             Command::Stats(stats) => stats.run(),
             Command::Status(status) => status.run(),
             Command::Console(console) => console.run(),
+            Command::Token(token) => token.run(),
             Command::Why(why) => why.run(),
             Command::Exec(exec) => exec.run(),
             Command::Nodes(nodes) => nodes.run(),

@@ -16,7 +16,7 @@ use allora_core::{
         self, Count, Flag, HistoryEntry, HistoryQuery, JobState, NotRunReason,
         Outcome as RunOutcome,
     },
-    runtime::{Runtime, Tokio},
+    runtime::Tokio,
     stored::Filter,
 };
 use clap::Args;

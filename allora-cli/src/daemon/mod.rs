@@ -169,12 +169,13 @@ impl Daemon {
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
         let mut pages = Pages::default();
+        pages.has_console = self.console;
         if self.listen.is_some() {
             pages.metrics = Metrics::install()?;
         }
         let pages = Arc::new(pages);
         if let Some(address) = &self.listen {
-            listen::listen(address, self.console, pages.clone(), &runtime)?;
+            listen::listen(address, pages.clone(), &runtime)?;
         }
         let reached = connect_with_retry::connect_with_retry(
             open,

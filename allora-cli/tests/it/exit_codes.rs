@@ -5,7 +5,7 @@ use crate::site::Site;
 use std::collections::BTreeSet;
 
 /// Commands without a store.
-const ALONE: [&str; 2] = ["completions", "man"];
+const ALONE: [&str; 3] = ["completions", "man", "token"];
 
 /// Each command with what is wrong, with what is refused or fails, and with what is done, in this
 /// order.
@@ -121,6 +121,9 @@ const CASES: &[(&[&str], i32)] = &[
     (&["delete"], 2),
     (&["delete", "nothing"], 1),
     (&["delete", "job"], 0),
+    (&["token", "ann", "--scope", "write"], 2),
+    (&["token", "a:b"], 2),
+    (&["token", "ann"], 0),
     (&["completions", "ksh93"], 2),
     (&["completions", "bash"], 0),
     (&["man", "jobs/below"], 1),
