@@ -1,6 +1,7 @@
 //! Forms and links where no script runs.
 
-use crate::{Browser, Served, weekend::Shop};
+use crate::{Browser, RUNTIME, Served, console_of, weekend::Shop};
+use allora::{StoredSchedule, backend::JobState};
 
 #[test]
 fn searches_filters_pages_and_questions_need_no_script() {
@@ -31,4 +32,39 @@ fn searches_filters_pages_and_questions_need_no_script() {
     browser.fill("[name=text]", "30 2 * * * Europe/Rome");
     browser.click("main form button");
     assert!(browser.source().contains("02:30"), "{}", browser.source());
+}
+
+#[test]
+fn an_action_needs_no_script_and_is_done_once() {
+    let (schedules, router) = console_of(&[StoredSchedule::new("acme/report", "report", "@daily")]);
+    let served = Served::new(router);
+    let state = || -> JobState { RUNTIME.block_on(schedules.get("acme/report")).unwrap() };
+    let browser = Browser::without_scripts();
+    browser.open(&served.page("/job?name=acme%2Freport"));
+    browser.click("a[href^='act?do=pause']");
+    browser.type_into("[name=note]", "the warehouse moves");
+    browser.click("button.main");
+    assert!(browser.source().contains("Paused."), "{}", browser.source());
+    let paused = state().paused.unwrap();
+    assert!(paused.note.contains("the warehouse moves"), "{}", paused.note);
+    // Back at the form: sent again, it pauses no second time.
+    browser.back();
+    browser.click("button.main");
+    assert!(browser.address().contains("/job?"), "{}", browser.source());
+    assert_eq!(state().paused, Some(paused));
+    browser.click("main a[href^='act?do=resume']");
+    browser.click("[value=missed]");
+    browser.click("button.main");
+    assert_eq!(state().paused, None, "{}", browser.source());
+    browser.click("a[href^='act?do=trigger']");
+    browser.click("button.main");
+    let triggered = state();
+    browser.back();
+    browser.click("button.main");
+    assert_eq!(state().fence, triggered.fence, "one click more is no further run");
+    // Without a note it comes back with what was typed.
+    browser.click("a[href^='act?do=backfill']");
+    browser.type_into("[name=from]", "2020-01-01 00:00");
+    browser.click("form.filter button");
+    assert!(browser.source().contains("2020-01-01"), "{}", browser.source());
 }

@@ -1,7 +1,7 @@
 //! Consoles that are served on a port of this machine.
 
 use allora::{Memory, Schedules, StoredSchedule, backend::HistoryLimits};
-use allora_console::{Access, Console};
+use allora_console::{Access, Console, Scope};
 use axum::Router;
 use std::{net::SocketAddr, sync::LazyLock};
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot, task::JoinHandle};
@@ -49,7 +49,7 @@ impl Drop for Served {
     }
 }
 
-/// A store with these jobs, and its console for a reader who may see everything.
+/// A store with these jobs, and its console for an operator who may do everything.
 pub(crate) fn console_of(jobs: &[StoredSchedule]) -> (Schedules, Router) {
     let store = Memory::new().with_history(HistoryLimits::default());
     let _guard = RUNTIME.enter();
@@ -57,7 +57,7 @@ pub(crate) fn console_of(jobs: &[StoredSchedule]) -> (Schedules, Router) {
     for added in RUNTIME.block_on(schedules.add_all(jobs)).unwrap() {
         added.unwrap();
     }
-    let access = Access::reader("ann").with_data();
-    let console = Console::new(schedules.clone()).access(move |_| Some(access.clone()));
-    (schedules, console.into_router())
+    let access = Access::reader("ann").with(Scope::Admin);
+    let console = Console::new(schedules.clone()).allow_actions();
+    (schedules, console.access(move |_| Some(access.clone())).into_router())
 }
