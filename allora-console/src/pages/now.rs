@@ -167,7 +167,7 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
     }
     View {
         heading: heading(needs.len(), troubled),
-        others: format!("{fine} {runs}"),
+        others: format!("{} {runs}", capital(&fine)),
         next,
         needs,
         counts: counts(overview, context),
