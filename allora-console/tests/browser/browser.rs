@@ -178,9 +178,26 @@ impl Browser {
         format!("/element/{}", id.unwrap())
     }
 
-    /// Clicks as a mouse does: what is hidden or covered cannot be clicked.
+    /// Clicks as a mouse does: what is hidden or covered cannot be clicked. A part that the page exchanges
+    /// meanwhile is looked for again.
     pub(crate) fn click(&self, selector: &str) {
-        self.post(&format!("{}/click", self.element(selector)), &json!({}));
+        let begun = Instant::now();
+        loop {
+            let address = format!("{}{}/click", self.session, self.element(selector));
+            let sent =
+                self.agent.post(&address).header("content-type", "application/json").send("{}");
+            let mut answer = sent.unwrap_or_else(|error| panic!("{selector}: {error}"));
+            let said = answer.body_mut().read_to_string().unwrap();
+            let is_moving = ["element click intercepted", "stale element reference"];
+            match answer.status().is_success() {
+                true => return,
+                false if is_moving.iter().any(|what| said.contains(what)) => {
+                    assert!(begun.elapsed() < PATIENCE, "{selector} stays covered: {said}");
+                    thread::sleep(Duration::from_millis(100));
+                }
+                false => panic!("{selector}: {said}"),
+            }
+        }
     }
 
     /// Types into a field, behind what is in it. A line break sends its form.
