@@ -44,25 +44,27 @@ fn an_action_needs_no_script_and_is_done_once() {
     browser.click("a[href^='act?do=pause']");
     browser.type_into("[name=note]", "the warehouse moves");
     browser.click("button.main");
-    assert!(browser.source().contains("Paused."), "{}", browser.source());
+    browser.wait_for("return document.body.textContent.includes('Paused.')");
     let paused = state().paused.unwrap();
     assert!(paused.note.contains("the warehouse moves"), "{}", paused.note);
     // Back at the form: sent again, it pauses no second time.
     browser.back();
     browser.click("button.main");
-    assert!(browser.address().contains("/job?"), "{}", browser.source());
+    browser.wait_for("return location.pathname === '/job'");
     assert_eq!(state().paused, Some(paused));
     browser.click("main a[href^='act?do=resume']");
     browser.click("[value=missed]");
     assert_eq!(browser.eval("return document.querySelector('[value=missed]').checked"), true);
     browser.click("button.main");
-    assert!(browser.source().contains("Resumed."), "{}", browser.source());
+    browser.wait_for("return document.body.textContent.includes('Resumed.')");
     assert_eq!(state().paused, None);
     browser.click("a[href^='act?do=trigger']");
     browser.click("button.main");
+    browser.wait_for("return document.body.textContent.includes('Triggered')");
     let triggered = state();
     browser.back();
     browser.click("button.main");
+    browser.wait_for("return location.pathname === '/job'");
     assert_eq!(state().fence, triggered.fence, "one click more is no further run");
     // Without a note it comes back with what was typed.
     browser.click("a[href^='act?do=backfill']");
