@@ -157,11 +157,17 @@ impl HistoryTrim {
     /// `true` if the next entry of a job goes, from its newest one to its oldest: for stores that read
     /// the entries to decide. The value is for one job.
     pub fn removes(&mut self, fence: i64, is_failure: bool) -> bool {
-        let kept = if is_failure { &mut self.failures } else { &mut self.rest };
-        if kept.entries == 0 || fence < kept.from {
+        if is_failure { self.failures.removes(fence) } else { self.rest.removes(fence) }
+    }
+}
+
+impl Newest {
+    /// `true` if the next one goes, from the newest to the oldest.
+    pub fn removes(&mut self, fence: i64) -> bool {
+        if self.entries == 0 || fence < self.from {
             return true;
         }
-        kept.entries -= 1;
+        self.entries -= 1;
         false
     }
 }

@@ -1,7 +1,7 @@
 //! The one entry point of the state machine: an operation applied to a record.
 
 use super::{
-    HistoryBuffer, OpContext, Record, claim, complete, define, key, live, operate, trigger,
+    HistoryBuffer, OpContext, Record, change, claim, complete, define, key, live, operate, trigger,
 };
 use crate::{
     backend::{Action, JobState, NewSchedule, Operation, Reply, Triggered},
@@ -12,12 +12,14 @@ use crate::{
 /// readers of the history go to `history`.
 ///
 /// Pure: equal arguments give equal results, on every store. A reply that is an error, `Absent`,
-/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was.
+/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was; but a change by an
+/// [author](Operation::author), even one that is refused, draws a fence of a live record, and a note of
+/// it goes to `history`.
 ///
 /// # Errors
 /// Only of operations for clients (create, modify and those of operators): `NotFound`, also of a
 /// dead letter; `AlreadyExists` if the name is taken, or the generation is not the one that was
-/// read; `Invalid` for input that cannot be stored, or a cursor that would move back.
+/// read; `Invalid` for input that cannot be stored, a cursor that would move back, or a bad author.
 ///
 /// ```
 /// use allora::{
@@ -31,6 +33,19 @@ use crate::{
 /// assert_eq!(reply.unwrap(), Reply::Absent);
 /// ```
 pub fn apply(
+    record: &mut Option<Record>,
+    operation: &Operation<'_>,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> Result<Reply> {
+    match operation.author {
+        None => decide(record, operation, context, history),
+        Some(author) => change::noted(record, operation, author, context, history),
+    }
+}
+
+/// As [`apply()`], whoever the author is.
+pub(super) fn decide(
     record: &mut Option<Record>,
     operation: &Operation<'_>,
     context: OpContext<'_>,
@@ -149,6 +164,7 @@ pub fn apply_unreadable(
     operation: &Operation<'_>,
     context: OpContext<'_>,
     instead: &mut Option<Record>,
+    history: &mut HistoryBuffer,
 ) -> Result<Reply> {
     let name = operation.name;
     match &operation.action {
@@ -169,8 +185,7 @@ pub fn apply_unreadable(
         | Action::Reap => Ok(unreadable(name, reason)),
         Action::Delete => {
             define::create(instead, name, &NewSchedule::new("unreadable", "", None), context)?;
-            define::delete(instead, name, context, &mut HistoryBuffer::off())?;
-            Ok(Reply::Deleted)
+            apply(instead, operation, context, history)
         }
         _ => {
             let text = format!(
