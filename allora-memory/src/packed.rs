@@ -87,6 +87,8 @@ impl PackedRecord {
             ended,
             last,
             counters,
+            // They are kept in one place for all jobs.
+            changes: Vec::new(),
         }
     }
 

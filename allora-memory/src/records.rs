@@ -5,7 +5,9 @@ use allora_core::{
     Result, Time,
     backend::{Batch, Due, DueQuery, Notification, Notifier, Page, TimeSource},
     record::Record,
-    store::{Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
+    store::{
+        ChangeStore, Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
+    },
 };
 use async_trait::async_trait;
 
@@ -33,6 +35,7 @@ impl RecordStore for Memory {
             }
             index.put(draft.name, draft.after);
             index.append_history(draft.history);
+            index.append_changes(draft.changes);
             Ok(Outcome::Written { notified: false })
         });
         Ok(outcomes.collect())
@@ -66,6 +69,10 @@ impl RecordStore for Memory {
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.pruning.is_on().then_some(self as _)
+    }
+
+    fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
     }
 
     async fn prune(&self, now: Time) -> Result {
