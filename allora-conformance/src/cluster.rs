@@ -218,6 +218,24 @@ impl Node {
         self.apply_as(OPERATOR, now, &operation).await.single().map(state)
     }
 
+    /// One operation by this author.
+    pub(crate) async fn by(
+        &self,
+        author: &Author,
+        now: Time,
+        name: &str,
+        action: Action<'_>,
+    ) -> Result<Reply> {
+        let operation = [Operation::new(name, action).by(Some(author))];
+        self.apply_as(OPERATOR, now, &operation).await.single()
+    }
+
+    /// The changes of this job, or of all, the newest first.
+    pub(crate) async fn changes(&self, name: Option<&str>) -> Vec<Change> {
+        let query = HistoryQuery { name, ..HistoryQuery::new(1_000) };
+        fine(self.queries().changes(query).await)
+    }
+
     pub(crate) async fn resume(&self, now: Time, name: &str) -> JobState {
         fine(self.modify(now, name, Action::Resume).await)
     }

@@ -60,7 +60,8 @@ struct Shared {
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
-XXpace: "allora".into(), clock: None, pruning, shared: Arc::default() }
+        let pruning = Arc::new(pruning(None));
+        Self { namespace: "allora".into(), clock: None, pruning, shared: Arc::default() }
     }
 
     /// Keeps a history within these [limits](HistoryLimits), for this handle and its later clones. A

@@ -8,7 +8,7 @@ use allora_core::{
         HistoryEntry, HistoryLimits, HistoryQuery, JobState, Notification, Notifier, Operation,
         Page, Queries, Reply, TimeSource,
     },
-    record::{HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
+    record::{Change, HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
 };
 use async_trait::async_trait;
 use futures::{StreamExt, channel::mpsc, stream::BoxStream};
@@ -75,6 +75,9 @@ pub(crate) trait Defect: Send + Sync + 'static {
     }
     fn entries(entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
         entries
+    }
+    fn changes(changes: Vec<Change>) -> Vec<Change> {
+        changes
     }
     fn history_cursor(before: Option<&HistoryCursor>) -> Option<HistoryCursor> {
         before.cloned()
@@ -238,6 +241,9 @@ impl<D: Defect> Queries for Broken<D> {
     }
     async fn kinds(&self) -> Result<Vec<String>> {
         Ok(D::kinds(self.model().kinds()))
+    }
+    async fn changes(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
+        Ok(D::changes(self.model().changes(query)))
     }
 }
 

@@ -870,3 +870,41 @@ impl Defect for IgnoresTheClaimIdOfAKey {
         }
     }
 }
+
+/// Notes no change that was refused.
+pub(crate) struct ForgetsRefusals;
+impl Defect for ForgetsRefusals {
+    fn changes(mut changes: Vec<Change>) -> Vec<Change> {
+        changes.retain(|change| change.result.error().is_empty());
+        changes
+    }
+}
+
+/// Keeps of a change what the job became, and not what it was.
+pub(crate) struct ForgetsWhatWas;
+impl Defect for ForgetsWhatWas {
+    fn changes(mut changes: Vec<Change>) -> Vec<Change> {
+        changes.iter_mut().for_each(|change| change.before = None);
+        changes
+    }
+}
+
+/// Shows the oldest change of a page first.
+pub(crate) struct ShowsOldChangesFirst;
+impl Defect for ShowsOldChangesFirst {
+    fn changes(mut changes: Vec<Change>) -> Vec<Change> {
+        changes.reverse();
+        changes
+    }
+}
+
+/// Changes the record in one step, and notes that in another, which fails for a deletion.
+pub(crate) struct NotesInAnotherStep;
+impl Defect for NotesInAnotherStep {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let Action::Delete = &step.operation.action else { return step.apply() };
+        let reply = step.apply();
+        step.history.take_changes();
+        reply
+    }
+}
