@@ -4,11 +4,12 @@ use crate::{fixture::Stores, text::namespace};
 use allora_core::{
     Backend, Error, Result, Time,
     backend::{
-        Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
-        HistoryEntry, HistoryLimits, HistoryQuery, JobState, NewSchedule, NextRun, Notifier,
-        OPERATOR, Occurrence, Operation, Page, Queries, Replan, Reply, RetryCause, Sharing,
-        TimeSource, Triggered,
+        Action, Applied, Author, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit,
+        History, HistoryEntry, HistoryLimits, HistoryQuery, JobState, NewSchedule, NextRun,
+        Notifier, OPERATOR, Occurrence, Operation, Page, Queries, Replan, Reply, RetryCause,
+        Sharing, TimeSource, Triggered,
     },
+    record::Change,
     time::from_millis,
 };
 use futures::future::BoxFuture;

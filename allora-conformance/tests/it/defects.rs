@@ -9,7 +9,7 @@ use allora_core::{
         HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome,
         Reply, Sharing,
     },
-    record::{HistoryBuffer, Record},
+    record::{Change, HistoryBuffer, Record},
     time::{end_of_time, saturating_add, whole_millis},
 };
 use chrono::{SubsecRound, TimeDelta};
