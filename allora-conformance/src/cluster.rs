@@ -233,7 +233,8 @@ impl Node {
 
     /// The changes of this job, or of all, the newest first.
     pub(crate) async fn changes(&self, name: Option<&str>) -> Vec<Change> {
-        let query = HistoryQuery { name, ..HistoryQuery::new(1_000) };
+        let mut query = HistoryQuery::new(1_000);
+        query.name = name;
         fine(self.queries().changes(query).await)
     }
 

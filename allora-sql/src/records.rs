@@ -6,8 +6,8 @@ use crate::{
     dialect::{CHUNK, NewData, Write},
     driver::{Conn, Row, Value},
     encoding::{
-        StoredRow, has_same_rare, history_columns, is_same_job, job_columns, plausible,
-        rare_columns, state_columns,
+        StoredRow, change_columns, has_same_rare, history_columns, is_same_job, job_columns,
+        plausible, rare_columns, state_columns,
     },
 };
 use allora_core::{
@@ -16,7 +16,10 @@ use allora_core::{
         Batch, ClaimDue, ClaimedDue, Due, DueQuery, Notification, Notifier, Page, TimeSource,
     },
     record::{MAX_DATA, Record},
-    store::{Commit, Draft, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
+    store::{
+        ChangeStore, Commit, Draft, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore,
+        Snapshot,
+    },
 };
 use async_trait::async_trait;
 use std::collections::HashMap;
@@ -87,6 +90,10 @@ impl RecordStore for Sql {
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.client.history.is_on().then_some(self as _)
+    }
+
+    fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
     }
 
     async fn prune(&self, now: Time) -> Result {
@@ -287,6 +294,7 @@ fn write(draft: &Draft<'_, Version>) -> Write {
     let mut write = write_of(draft.name, draft.loaded.version, before, &draft.after);
     write.not_after = draft.not_after.map(|end| end.timestamp_micros());
     write.history = draft.history.iter().map(history_columns).collect();
+    write.changes = draft.changes.iter().map(change_columns).collect();
     write
 }
 
@@ -324,6 +332,7 @@ pub(crate) fn write_of(
         rare: rare.filter(|parts| id.is_some() || is_any(parts)),
         data,
         history: Vec::new(),
+        changes: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::cluster::*;
 use allora_core::{
     ErrorKind,
     backend::{
-        Action, Author, CancelScope, Completion, Cursor, Edit, HistoryQuery, ImportedProgress,
+        Action, Author, CancelScope, Completion, Cursor, HistoryQuery, ImportedProgress,
         NewSchedule, Replan, Reply,
     },
     record::{Change, ChangeAction, ChangeResult, MAX_CHANGE_DATA, Record},
@@ -35,7 +35,7 @@ pub(super) async fn each_change_by_an_author_is_noted_once(w: &Cluster) {
     fine(by(2, Action::Pause { note: "unused" }).await);
     let replan = Replan::new(Some(t(60).into()), Some(t(90).into()));
     let definition = Some(("every 90s", replan));
-    fine(by(3, Action::Modify(Edit { definition, ..Edit::of(generation) })).await);
+    fine(by(3, edit(generation, None, definition, None)).await);
     fine(by(4, Action::trigger("id")).await);
     fine(by(5, Action::Cancel(CancelScope::All)).await);
     fine(by(6, Action::Resume).await);
@@ -79,8 +79,8 @@ pub(super) async fn a_change_without_an_author_is_not_noted(w: &Cluster) {
 
 pub(super) async fn a_refused_change_is_noted_and_changes_nothing(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
-    let edit = Action::Modify(Edit { data: Some(b"x"), ..Edit::of(seen.generation - 1) });
-    let error = w.node().by(&ann(), t(1), "job", edit).await.expect_err("it was read otherwise");
+    let late = edit(seen.generation - 1, None, None, Some(b"x"));
+    let error = w.node().by(&ann(), t(1), "job", late).await.expect_err("it was read otherwise");
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     let mut now = w.node().read("job").await;
     now.fence = seen.fence;
@@ -100,7 +100,7 @@ pub(super) async fn a_refused_change_is_noted_and_changes_nothing(w: &Cluster) {
 pub(super) async fn of_two_edits_at_once_each_is_noted_as_it_ended(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let (one, two) = (w.join("one").await, w.join("two").await);
-    let edit = |data| Action::Modify(Edit { data: Some(data), ..Edit::of(seen.generation) });
+    let edit = |data: &'static [u8]| edit(seen.generation, None, None, Some(data));
     let (bob, eve) = (Author::new("bob"), Author::new("eve"));
     let (mine, theirs) = futures::join!(
         one.by(&bob, t(1), "job", edit(b"bob")),
@@ -200,10 +200,10 @@ pub(super) async fn what_a_change_keeps_comes_back_whole(w: &Cluster) {
     let data: Vec<u8> = (0..=255).cycle().take(MAX_CHANGE_DATA).collect();
     let generation = state(fine(w.node().by(&author, t(1), name, new(&data)).await)).generation;
     let large = vec![b'x'; MAX_CHANGE_DATA + 1];
-    let edit = |data, generation| Action::Modify(Edit { data: Some(data), ..Edit::of(generation) });
-    let edited = w.node().by(&author, t(2), name, edit(&large[..], generation)).await;
+    let edited = edit(generation, None, None, Some(&large));
+    let edited = w.node().by(&author, t(2), name, edited).await;
     let generation = state(fine(edited)).generation;
-    fine(w.node().by(&author, t(3), name, edit(b"", generation)).await);
+    fine(w.node().by(&author, t(3), name, edit(generation, None, None, Some(b""))).await);
     let changes = w.node().changes(Some(name)).await;
     assert!(changes.iter().all(|change| change.author == author && change.name == name));
     let [emptied, edited, created] = &changes[..] else { panic!("three changes: {changes:?}") };

@@ -89,6 +89,8 @@ pub(crate) struct Write {
     pub(crate) data: Option<NewData>,
     /// The rows of the history table.
     pub(crate) history: Vec<Vec<Value>>,
+    /// The rows of the table of changes.
+    pub(crate) changes: Vec<Vec<Value>>,
 }
 
 /// The data of a record; nothing without a generation.
@@ -108,7 +110,8 @@ impl Write {
         let data = self.data.as_ref().map_or(0, |new| new.data.len());
         let (job, rare) = (self.job.iter().flatten(), self.rare.iter().flatten());
         let values = self.state.iter().chain(job).chain(rare);
-        data + values.chain(self.history.iter().flatten()).map(bytes).sum::<usize>()
+        let entries = self.history.iter().chain(&self.changes).flatten();
+        data + values.chain(entries).map(bytes).sum::<usize>()
     }
 
     /// The generation and the bytes of the new data.

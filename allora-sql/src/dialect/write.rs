@@ -3,7 +3,7 @@
 use super::{CHUNK, Dialect, Keys, arguments::Write, names, tables::META};
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{DATA, HISTORY, JOB, RARE, STATE},
+    encoding::{CHANGE, DATA, HISTORY, JOB, RARE, STATE},
 };
 
 impl Dialect {
@@ -18,7 +18,7 @@ impl Dialect {
     /// Statements that write records whose rows are locked, or were added in this transaction.
     pub(crate) fn put(&self, writes: &[Write]) -> Vec<Statement> {
         let (mut jobs, mut states, mut rare) = (vec![], vec![], vec![]);
-        let (mut data, mut history) = (vec![], vec![]);
+        let (mut data, mut history, mut changes) = (vec![], vec![], vec![]);
         let mut statements = Vec::new();
         let mut without_rare = Vec::new();
         for write in writes {
@@ -32,6 +32,7 @@ impl Dialect {
             }
             data.extend(write.new_data().map(|new| keyed(&new)));
             history.extend(write.history.iter().cloned());
+            changes.extend(write.changes.iter().cloned());
             let replaced = write.data.as_ref().filter(|_| write.job.is_some());
             statements.extend(replaced.map(|new| self.drop_data(id, new.generation)));
         }
@@ -49,6 +50,7 @@ impl Dialect {
         statements.extend(self.insert("state", STATE, &states, &tail("id", &STATE[1..])));
         let history_tail = tail("fence, name", &HISTORY[2..]);
         statements.extend(self.insert("history", HISTORY, &history, &history_tail));
+        statements.extend(self.insert("change", CHANGE, &changes, ""));
         statements
     }
 
