@@ -218,7 +218,7 @@ impl Store {
 
     /// The parts of the transaction that writes a draft.
     fn change<'a>(&self, draft: Draft<'a, Version>, by: Committer<'_>) -> Change<'a> {
-        let Draft { name, loaded, mut after, history, notification, .. } = draft;
+        let Draft { name, loaded, mut after, history, changes, notification, .. } = draft;
         let (keys, version) = (&self.keys, &loaded.version);
         let before = loaded.stored();
         version.liveness.restore(&mut after);
@@ -270,6 +270,12 @@ impl Store {
             let mark = if entry.outcome.is_failure() { FAILURE } else { "" };
             entries.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
             entries.push(TxnOp::put(keys.history_of_up_to(name, entry.fence), mark, None));
+        }
+        for change in &changes {
+            let value = codec::encode_change(change);
+            bytes += value.len();
+            entries.push(TxnOp::put(keys.change(&change.cursor()), value, None));
+            entries.push(TxnOp::put(keys.changes_of_up_to(name, change.sequence), "", None));
         }
         let nested = if entries.len() > NESTED { NESTED } else { 0 };
         match nested {
