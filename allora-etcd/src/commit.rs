@@ -6,7 +6,7 @@ use crate::{
     encoding::{Stored, cold, has_same_cold, hot},
     error::unexpected_response,
     history::FAILURE,
-    keys::IndexKey,
+    keys::{IndexKey, Log},
     records::{OP, Version, View},
     store::Store,
 };
@@ -268,14 +268,22 @@ impl Store {
             let value = codec::encode_entry(entry);
             bytes += value.len();
             let mark = if entry.outcome.is_failure() { FAILURE } else { "" };
-            entries.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
-            entries.push(TxnOp::put(keys.history_of_up_to(name, entry.fence), mark, None));
+            entries.push(TxnOp::put(keys.entry(Log::History, &entry.cursor()), value, None));
+            entries.push(TxnOp::put(
+                keys.entries_of_up_to(Log::History, name, entry.fence),
+                mark,
+                None,
+            ));
         }
         for change in &changes {
             let value = codec::encode_change(change);
             bytes += value.len();
-            entries.push(TxnOp::put(keys.change(&change.cursor()), value, None));
-            entries.push(TxnOp::put(keys.changes_of_up_to(name, change.sequence), "", None));
+            entries.push(TxnOp::put(keys.entry(Log::Changes, &change.cursor()), value, None));
+            entries.push(TxnOp::put(
+                keys.entries_of_up_to(Log::Changes, name, change.sequence),
+                "",
+                None,
+            ));
         }
         let nested = if entries.len() > NESTED { NESTED } else { 0 };
         match nested {

@@ -16,7 +16,9 @@ use allora_core::{
     Result, Time,
     backend::{Batch, Due, DueQuery, Notifier, Page, TimeSource},
     record::Record,
-    store::{Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
+    store::{
+        ChangeStore, Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
+    },
 };
 use async_trait::async_trait;
 use etcd_client::{GetOptions, Txn, TxnOp};
@@ -86,6 +88,10 @@ impl RecordStore for Etcd {
 
     /// The work goes on beside the batches if the caller does not wait for it. It waits for no pruning
     /// that was under way.
+    fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
+    }
+
     async fn prune(&self, now: Time) -> Result {
         self.store.start_pruning(now).await;
         Ok(())
