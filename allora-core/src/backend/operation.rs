@@ -103,8 +103,14 @@ impl Author {
     }
 }
 
-impl<A: Into<String>> From<A> for Author {
-    fn from(actor: A) -> Self {
+impl From<&str> for Author {
+    fn from(actor: &str) -> Self {
+        Self::new(actor)
+    }
+}
+
+impl From<String> for Author {
+    fn from(actor: String) -> Self {
         Self::new(actor)
     }
 }

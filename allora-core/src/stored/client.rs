@@ -444,8 +444,9 @@ impl Schedules {
         match operations {
             [operation] => Ok(vec![self.apply_one(op, operation).await?]),
             _ => {
-                let by = |operation: &Operation<'_>| operation.clone().by(self.author.as_deref());
-                let operations: Vec<Operation<'_>> = operations.iter().map(by).collect();
+                let author = self.author.as_deref();
+                let operations = operations.iter().map(|operation| operation.clone().by(author));
+                let operations: Vec<Operation<'_>> = operations.collect();
                 Ok(self.within(op, self.requests.send(&operations)).await?.replies)
             }
         }
