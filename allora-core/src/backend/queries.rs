@@ -38,6 +38,7 @@ use std::fmt;
 ///    `changes::each_change_by_an_author_is_noted_once`,
 ///    `changes::a_change_without_an_author_is_not_noted`,
 ///    `changes::a_refused_change_is_noted_and_changes_nothing`,
+///    `changes::of_two_edits_at_once_each_is_noted_as_it_ended`,
 ///    `changes::the_newest_changes_come_first_page_by_page`,
 ///    `changes::the_changes_of_a_deleted_job_are_kept`,
 ///    `changes::a_deletion_keeps_what_is_needed_to_undo_it`,

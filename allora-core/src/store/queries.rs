@@ -78,6 +78,9 @@ impl<S: RecordStore> Queries for S {
 async fn kept_changes<S: RecordStore>(store: &S, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
     let mut found = Vec::new();
     let mut keep = |record: Record| {
+        if record.changes.is_empty() {
+            return;
+        }
         found.extend(record.changes);
         found.retain(|change| query.before.is_none_or(|before| change.cursor() < *before));
         found.sort_by_key(|change| Reverse(change.cursor()));

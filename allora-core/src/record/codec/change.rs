@@ -75,8 +75,9 @@ impl<'a> From<&'a Change> for WireChange<'a> {
 
 impl WireChange<'_> {
     pub(super) fn change(self) -> Result<Change, Unreadable> {
-        let record =
-            |wire: Option<Box<Wire<'_>>>| wire.map(|wire| Ok(Box::new(wire.record()?))).transpose();
+        let record = |wire: Option<Box<Wire<'_>>>| -> Result<_, Unreadable> {
+            wire.map(|wire| wire.record().map(Box::new)).transpose()
+        };
         let action = ChangeAction::from_word(&self.action);
         let result = ChangeResult::from_word(&self.result, &self.error);
         Ok(Change {
