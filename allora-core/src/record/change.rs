@@ -6,8 +6,9 @@
 //!
 //! The number of an entry is a fence that the change draws. So it never repeats for one job, grows with
 //! the store's clock, and orders the entries of all jobs as the history is ordered. A refused change
-//! draws one too, because an operator also wants to see what was tried; a change of a name without a
-//! job has no record to write and leaves no entry.
+//! draws one too, because an operator also wants to see what was tried. But a change of a name without
+//! a job has no record to write and leaves no entry, and a refused creation is none of the job that has
+//! the name.
 
 use super::{HistoryBuffer, OpContext, Record, apply::decide, complete::bounded};
 use crate::{
@@ -244,7 +245,8 @@ pub(super) fn noted(
     };
     author.check()?;
     // Before the decision, whose reply shows the record as it is written.
-    let drawn = record.as_mut().filter(|record| record.is_live());
+    let is_creation = action == ChangeAction::Create;
+    let drawn = record.as_mut().filter(|record| record.is_live() && !is_creation);
     let drawn = drawn.map(|record| record.draw_fence(context.now));
     let before = record.clone();
     let reply = decide(record, operation, context, history);
@@ -255,7 +257,7 @@ pub(super) fn noted(
     };
     let is_applied = result == ChangeResult::Applied;
     let created = record.as_ref().filter(|_| is_applied).map(|record| record.fence);
-    // A refused operation on a name without a job.
+    // A refused creation, or a refused operation on a name without a job.
     let Some(sequence) = drawn.or(created) else { return reply };
     let shown = |record: &Option<Record>| record.clone().filter(|it| is_applied && it.is_live());
     let (mut before, mut after) = (shown(&before), shown(record));
@@ -482,6 +484,15 @@ mod tests {
             world.ann(Action::Delete).unwrap();
             world.noted();
         }
+    }
+
+    #[test]
+    fn a_creation_under_a_taken_name_is_no_change_of_its_job() {
+        let mut world = World::created(b"");
+        let before = world.record.clone();
+        let error = world.ann(Action::Create(NewSchedule::new("mail", "d", None))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!((world.history.take_changes(), &world.record), (vec![], &before));
     }
 
     #[test]

@@ -13,7 +13,6 @@ use crate::{
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{CatchUp, Overlap},
     record::{ChangeResult, HistoryBuffer, OpContext, apply},
-    record::{ChangeResult, HistoryBuffer, OpContext, apply},
     registry::NodeInfo,
     stored::{ScheduleExport, Why, WhyCode},
 };
