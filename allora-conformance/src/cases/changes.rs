@@ -174,7 +174,7 @@ pub(super) async fn the_changes_of_a_deleted_job_are_kept(w: &Cluster) {
 pub(super) async fn a_deletion_keeps_what_is_needed_to_undo_it(w: &Cluster) {
     let first = NewSchedule::new("mail", "every 1m", Some(t(60).into())).data(b"data");
     let seen = fine(w.node().add_one(t(0), "job", first).await);
-    let run = won(w.node().claim(t(60), "job", leased(&seen, 1)).await);
+    let run = won(w.node().claim(t(61), "job", leased(&seen, 1)).await);
     let then = Cursor::To(Some(t(120).into()));
     let end = RunAction::Complete { then, completion: Completion::Dead("no") };
     w.node().end(t(61), "job", run.fence, end).await;

@@ -37,7 +37,8 @@ impl Step<'_> {
 
     /// Applies this in its place.
     pub(crate) fn apply_instead(&mut self, action: Action<'_>) -> Result<Reply> {
-        let operation = Operation::new(self.operation.name, action).output(self.operation.output);
+        let Operation { name, output, author, .. } = *self.operation;
+        let operation = Operation::new(name, action).output(output).by(author);
         apply(self.record, &operation, self.context, self.history)
     }
 
