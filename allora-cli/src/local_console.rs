@@ -17,7 +17,7 @@ pub(crate) const NOT_LOCAL: &str = "other machines reach this address, and the c
      the crate allora-console in a service that knows its users";
 
 /// The number of pages that are made at a time. Probes are not among them.
-const AT_A_TIME: usize = 16;
+const AT_A_TIME: usize = 4;
 
 /// The time that a page may take.
 const TIME_LIMIT: Duration = Duration::from_secs(30);

@@ -36,10 +36,9 @@ impl Session {
             Err(error) => return Err(error.into()),
             Ok(_) => return Ok(name.to_owned()),
         }
-        let states = self.schedules.list(Filter::default(), None, LOOKED_AT).await?;
-        let is_it = |state: &&JobState| {
-            state.kind.is_empty() && state.name.split_once(':').is_some_and(|(_, own)| own == name)
-        };
+        let states = self.schedules.list(Filter::default().kind(""), None, LOOKED_AT).await?;
+        let is_it =
+            |state: &&JobState| state.name.split_once(':').is_some_and(|(_, own)| own == name);
         let mut lines = states.iter().filter(is_it).map(|state| state.name.as_str());
         match (lines.next(), lines.next()) {
             (Some(line), None) => Ok(line.to_owned()),

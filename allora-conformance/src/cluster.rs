@@ -273,7 +273,7 @@ impl Node {
     }
 
     pub(crate) async fn pause(&self, now: Time, name: &str) -> JobState {
-        fine(self.modify(now, name, Action::Pause { note: "because" }).await)
+        fine(self.modify(now, name, Action::Pause { note: "because", until: None }).await)
     }
 
     pub(crate) async fn delete(&self, now: Time, name: &str) {

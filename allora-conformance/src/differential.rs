@@ -240,7 +240,10 @@ impl Walk {
                 edit.data = Some(&borrowed.data);
                 Action::Modify(edit)
             }
-            2 => Action::Pause { note: "by\0 hand" },
+            2 => {
+                let until = next.filter(|_| self.random.below(2) == 0).map(|next| next.due_at);
+                Action::Pause { note: "by\0 hand", until }
+            }
             3 => {
                 let cursor = state.next.filter(|_| self.random.below(2) == 0);
                 match cursor {

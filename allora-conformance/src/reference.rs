@@ -167,8 +167,7 @@ impl ReferenceModel {
         self.history
             .iter()
             .rev()
-            .filter(|(cursor, _)| query.before.is_none_or(|before| *cursor < before))
-            .filter(|(cursor, _)| query.name.is_none_or(|name| cursor.name == name))
+            .filter(|(_, entry)| query.admits(entry))
             .take(query.limit)
             .map(|(_, entry)| entry.clone())
             .collect()

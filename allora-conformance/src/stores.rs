@@ -70,9 +70,10 @@ pub async fn an_unreadable_record_harms_no_other(
     assert_eq!(apply(store, time, "bad", release).await.unwrap(), Reply::LeaseLost);
     assert!(queries.get("bad").await.unwrap().unreadable.is_some());
     assert_eq!(queries.list(Page::first(9)).await.unwrap().len(), 2);
-    for action in
-        [Action::Pause { note: "" }, Action::Create(NewSchedule::new("mail", "def", None))]
-    {
+    for action in [
+        Action::Pause { note: "", until: None },
+        Action::Create(NewSchedule::new("mail", "def", None)),
+    ] {
         let error = apply(store, time, "bad", action).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Other, "{error}");
     }

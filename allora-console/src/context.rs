@@ -8,6 +8,9 @@ use crate::{
 use allora_core::Time;
 use std::fmt::Write;
 
+/// The words of the command `allora` between the error of a run and the end of its output.
+const OUTPUT: &str = "; its output ends: ";
+
 /// The time and the zone of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
@@ -27,12 +30,21 @@ impl Context {
         self.zone.moment(at, self.now)
     }
 
+    /// The part of an error, or of a sentence with one, that this reader may see: all of it, or that
+    /// before the output of the run.
+    pub(crate) fn visible<'a>(&self, text: &'a str) -> &'a str {
+        match text.split_once(OUTPUT) {
+            Some((error, _)) if !self.sees_data => error,
+            _ => text,
+        }
+    }
+
     /// A sentence of the core, in which times are in UTC, with its times and nodes as the page shows
     /// them.
     pub(crate) fn local_times(&self, sentence: &str) -> String {
         let is_of_time = |c: char| c.is_ascii_digit() || "-:.TZ".contains(c);
         let mut local = String::new();
-        let mut rest = sentence;
+        let mut rest = self.visible(sentence);
         while let Some((head, after)) = rest.split_once('Z') {
             let before = head.trim_end_matches(is_of_time);
             local.push_str(before);
@@ -96,6 +108,17 @@ mod tests {
         let context = Context { asked_zone: "Asia/Tokyo".into(), ..Context::of_test() };
         assert_eq!(context.job("a b"), "job?name=a%20b&zone=Asia%2FTokyo");
         assert_eq!(Context::of_test().run("a", 7), "run?name=a&fence=7");
+    }
+
+    #[test]
+    fn the_output_in_an_error_is_for_those_who_may_see_data() {
+        let (may, error) = (Context::of_test(), "exit status: 3; its output ends: hush");
+        let may_not = Context { sees_data: false, ..may.clone() };
+        assert_eq!((may.visible(error), may_not.visible(error)), (error, "exit status: 3"));
+        assert_eq!(
+            may_not.local_times("it failed: exit status: 3; its output ends: hush"),
+            "it failed: exit status: 3"
+        );
     }
 
     #[test]

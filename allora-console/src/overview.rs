@@ -14,12 +14,15 @@ use allora_core::{
     is_internal,
     stored::{Definition, Filter},
 };
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 /// The largest number of jobs that are read.
 pub(crate) const MOST: usize = 10_000;
 
-/// The largest number of due jobs whose concurrency keys are read.
+/// The largest number of concurrency keys that are read for due jobs.
 const MOST_KEYS: usize = 50;
 
 /// The state of a store.
@@ -58,7 +61,9 @@ impl Overview {
 
     /// Counts these jobs. `busy`: the names of those that wait for a concurrency key.
     fn with_jobs(mut self, states: Vec<JobState>, busy: &HashSet<String>, now: Time) -> Self {
-        for state in states.into_iter().filter(|state| !is_internal(&state.name)) {
+        for mut state in states.into_iter().filter(|state| !is_internal(&state.name)) {
+            // No list shows it, and it may be large.
+            state.data = Vec::new();
             let around = Around {
                 is_orphaned: NodeInfo::is_orphan(&self.nodes, &state),
                 is_key_busy: busy.contains(&state.name),
@@ -102,18 +107,22 @@ pub(crate) async fn waiting_for_keys(
 ) -> Result<HashSet<String>> {
     let is_due =
         |state: &&JobState| state.leases.is_empty() && state.due_at.is_some_and(|due| due <= now);
-    let mut waiting = HashSet::new();
-    for state in states.iter().filter(is_due).take(MOST_KEYS) {
+    let mut by_record: BTreeMap<Arc<str>, Vec<(u32, &str)>> = BTreeMap::new();
+    for state in states.iter().filter(is_due) {
         let Ok(definition) = Definition::parse(&state.name, &state.definition) else { continue };
-        let Some(key) = &definition.settings().concurrency_key else { continue };
-        let record = match schedules.get(&key.record()).await {
+        if let Some(key) = &definition.settings().concurrency_key {
+            by_record.entry(key.record()).or_default().push((key.limit, &state.name));
+        }
+    }
+    let mut waiting = HashSet::new();
+    for (record, jobs) in by_record.into_iter().take(MOST_KEYS) {
+        let record = match schedules.get(&record).await {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             record => record?,
         };
         let holders = record.leases.iter().filter(|lease| lease.until > now).count();
-        if holders >= key.limit as usize {
-            waiting.insert(state.name.clone());
-        }
+        let wait = jobs.into_iter().filter(|(limit, _)| holders >= *limit as usize);
+        waiting.extend(wait.map(|(_, name)| name.to_owned()));
     }
     Ok(waiting)
 }

@@ -166,7 +166,7 @@ mod tests {
             let (attempts, died_at, error) = (5, at(NOW), "refused".into());
             job.dead.push(DeadLetter { occurrence: occurrence.clone(), attempts, died_at, error });
             job.last = Some(Outcome::Dead("refused".into()));
-            job.paused = Some(Pause { since: at(NOW), note: String::new() });
+            job.paused = Some(Pause { since: at(NOW), until: None, note: String::new() });
             job.leases.push(Lease::new("web-1", 1, 1, occurrence, at(NOW), OnExpiry::Lost));
         };
         let are = [Word::Dead, Word::Failing, Word::Running, Word::Paused];

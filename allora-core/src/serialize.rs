@@ -299,7 +299,7 @@ mod tests {
             due_at: Some(at(60_500)),
             next: Some(NextRun { scheduled_at: at(120_000), due_at: at(120_250) }),
             leases: vec![lease],
-            paused: Some(Pause { since: at(1), note: "rest".to_owned() }),
+            paused: Some(Pause { since: at(1), until: None, note: "rest".to_owned() }),
             dead: vec![DeadLetter {
                 occurrence: at(5_000).into(),
                 attempts: 3,
@@ -349,7 +349,7 @@ mod tests {
                     "replaced_by": null,
                 }],
                 "waiters": [],
-                "paused": { "since": "2026-01-01T00:00:00.001Z", "note": "rest" },
+                "paused": { "since": "2026-01-01T00:00:00.001Z", "until": null, "note": "rest" },
                 "dead": [{
                     "occurrence": { "scheduled_at": "2026-01-01T00:00:05Z", "trigger": null },
                     "attempts": 3,

@@ -13,7 +13,7 @@ use crate::{
 use allora_core::{
     Error, ErrorKind, Result,
     backend::{Lease, Notification, TimeSource},
-    record::{Record, codec},
+    record::{FlagChanges, Record, codec},
     store::{Commit, Draft, Outcome},
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
@@ -42,6 +42,8 @@ struct Change<'a> {
     needs_session: bool,
     /// The new kind, if it differs from the old one.
     kind: Option<String>,
+    /// The flags with a text that the job gets.
+    flags: Vec<String>,
     /// The old kind, which may have lost its last schedule.
     left_kind: Option<String>,
     /// The new key in the due index.
@@ -82,6 +84,8 @@ struct Transaction<'a> {
     widest: usize,
     /// The new kinds, each once.
     kinds: BTreeSet<String>,
+    /// The new flags with a text, each once.
+    flags: BTreeSet<String>,
     /// The parts of the index that are written to, with the earliest time of each.
     parts: BTreeMap<String, String>,
     notification: Option<Notification>,
@@ -94,6 +98,7 @@ impl<'a> Transaction<'a> {
             bytes: 0,
             widest: 2,
             kinds: BTreeSet::new(),
+            flags: BTreeSet::new(),
             parts: BTreeMap::new(),
             notification: None,
         }
@@ -105,8 +110,9 @@ impl<'a> Transaction<'a> {
         let widest = self.widest.max(change.width());
         let notifications =
             usize::from(self.notification.is_some() || change.notification.is_some());
+        let flags = (self.flags.len() + change.flags.len()).div_ceil(NESTED);
         // With the sessions, which are read along.
-        let beside = 1 + kinds + parts + notifications;
+        let beside = 1 + kinds + flags + parts + notifications;
         self.changes.len() + 1 + beside + widest <= max_operations
             && self.bytes + change.bytes <= MAX_BYTES
     }
@@ -115,6 +121,10 @@ impl<'a> Transaction<'a> {
         self.bytes += change.bytes;
         self.widest = self.widest.max(change.width());
         self.kinds.extend(change.kind.take());
+        if !change.flags.is_empty() {
+            self.widest = self.widest.max(NESTED);
+            self.flags.append(&mut change.flags.drain(..).collect());
+        }
         if let Some(key) = change.index_key.take() {
             let first = self.parts.entry(key.part).or_insert_with(|| key.at.clone());
             *first = key.at.min(std::mem::take(first));
@@ -285,10 +295,17 @@ impl Store {
                 None,
             ));
         }
+        let FlagChanges { added, removed } = FlagChanges::of(name, before, &after);
+        for flag in &added {
+            entries.push(TxnOp::put(keys.flagged(flag, name), "", None));
+        }
+        for flag in &removed {
+            entries.push(TxnOp::delete(keys.flagged(flag, name), None));
+        }
         let nested = if entries.len() > NESTED { NESTED } else { 0 };
         match nested {
             0 => ops.extend(entries),
-            // Many runs that end at once.
+            // Many runs that end at once, or many tags.
             _ => {
                 ops.extend(entries.chunks(NESTED).map(|some| TxnOp::txn(Txn::new().and_then(some))))
             }
@@ -312,6 +329,7 @@ impl Store {
             bytes,
             needs_session: grants && by.time.is_store(),
             kind,
+            flags: added.into_iter().filter(|flag| flag.contains(':')).collect(),
             left_kind,
             index_key,
             notification,
@@ -341,6 +359,12 @@ impl Store {
             ops.push(TxnOp::put(self.keys.notification(), notification.to_string(), None));
         }
         ops.extend(transaction.kinds.iter().map(|kind| TxnOp::put(self.keys.kind(kind), "", None)));
+        let flags: Vec<TxnOp> = transaction
+            .flags
+            .iter()
+            .map(|flag| TxnOp::put(self.keys.flag(flag), "", None))
+            .collect();
+        ops.extend(flags.chunks(NESTED).map(|some| TxnOp::txn(Txn::new().and_then(some))));
         let parts = std::mem::take(&mut transaction.parts).into_iter();
         ops.extend(parts.map(|(part, at)| self.due_index.lower(&part, at)));
         let mut txn = Txn::new();

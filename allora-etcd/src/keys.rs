@@ -135,6 +135,16 @@ impl Keys {
         self.under(&format!("of_kind/{kind}\0{name}"))
     }
 
+    /// A flag of a job.
+    pub(crate) fn flagged(&self, flag: &str, name: &str) -> String {
+        self.under(&format!("flagged/{}\0{name}", escape(flag)))
+    }
+
+    /// A flag with a text that jobs have, or have had.
+    pub(crate) fn flag(&self, flag: &str) -> String {
+        self.of("flag/", flag)
+    }
+
     /// The records of a kind that want attention, by time.
     pub(crate) fn due(&self, kind: &str) -> String {
         self.under(&format!("due/{kind}\0"))

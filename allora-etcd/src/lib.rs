@@ -22,6 +22,7 @@ mod store;
 // The record layer: one file for each group of calls.
 mod commit;
 mod fast_path;
+mod flags;
 mod history;
 mod notifier;
 mod prune;

@@ -17,7 +17,8 @@ use allora_core::{
     backend::{Batch, Due, DueQuery, Notifier, Page, TimeSource},
     record::Record,
     store::{
-        ChangeStore, Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
+        ChangeStore, Commit, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore,
+        Snapshot,
     },
 };
 use async_trait::async_trait;
@@ -80,6 +81,10 @@ impl RecordStore for Etcd {
 
     fn namespace(&self) -> &str {
         &self.store.namespace
+    }
+
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
+        Some(self)
     }
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {

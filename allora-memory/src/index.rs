@@ -24,6 +24,8 @@ pub(crate) struct Index {
     /// The index time of each record, by kind. Jobs in code are seldom in it: their nodes know when
     /// they are due, and cost follows what is due.
     due: HashMap<String, BTreeSet<(Time, Arc<str>)>>,
+    /// The names under each flag.
+    flagged: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Deleted names, the oldest first, with the time to purge them.
     tombstones: VecDeque<(Time, Arc<str>)>,
     /// No fence at or below it is given to a name whose tombstone was purged.
@@ -40,6 +42,8 @@ struct Stored {
     version: u64,
     /// The record's place in the due index.
     indexed: Option<Box<(Time, String)>>,
+    /// The flags under which the record is found.
+    flags: Box<[Arc<str>]>,
 }
 
 impl Index {
@@ -79,9 +83,12 @@ impl Index {
             return None;
         }
         let was_live = (stored.version > 0).then(|| stored.record.deleted_at().is_none());
-        let mut slot = Some(stored.record.take());
+        let before = stored.record.take();
+        let summary = was_live.map(|_| before.flag_summary());
+        let mut slot = Some(before);
         let result = change(&mut slot);
         let record = slot.get_or_insert_default();
+        let has_flags = (summary != Some(record.flag_summary())).then(|| record.flags(name));
         self.writes += 1;
         stored.version = self.writes;
         let indexed = stored.indexed.as_deref().map(|(at, kind)| (*at, kind.as_str()));
@@ -96,6 +103,9 @@ impl Index {
         if was_made_or_deleted {
             self.update_names(name, deleted_at);
         }
+        if let Some(flags) = has_flags {
+            self.reflag(name, flags);
+        }
         Some(result)
     }
 
@@ -103,6 +113,30 @@ impl Index {
     pub(crate) fn names_after<'a>(&'a self, after: &str) -> impl Iterator<Item = &'a str> {
         use std::ops::Bound::{Excluded, Unbounded};
         self.names.range::<str, _>((Excluded(after), Unbounded)).map(|name| &**name)
+    }
+
+    /// The names under this flag that begin with `prefix` and are after `after`.
+    pub(crate) fn flagged<'a>(
+        &'a self,
+        flag: &str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a str> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let from = match after {
+            Some(after) if after >= prefix => Excluded(after),
+            _ => Included(prefix),
+        };
+        let names = self.flagged.get(flag).into_iter();
+        let names = names.flat_map(move |names| names.range::<str, _>((from, Unbounded)));
+        names.map(|name| &**name).take_while(move |name| name.starts_with(prefix))
+    }
+
+    /// The flags that begin with this text and have names.
+    pub(crate) fn flags<'a>(&'a self, begin: &'a str) -> impl Iterator<Item = &'a str> {
+        use std::ops::Bound::{Included, Unbounded};
+        let flags = self.flagged.range::<str, _>((Included(begin), Unbounded));
+        flags.map(|(flag, _)| &**flag).take_while(move |flag| flag.starts_with(begin))
     }
 
     /// The records of this kind in the due index, the earliest first.
@@ -204,6 +238,28 @@ impl Index {
             self.due.entry(kind.clone()).or_default().insert((*at, key));
         }
         stored.indexed = to.map(Box::new);
+    }
+
+    /// A record has these flags from now on.
+    fn reflag(&mut self, name: &str, flags: BTreeSet<String>) {
+        let Some(key) = self.key(name) else { return };
+        let Some(stored) = self.records.get_mut(name) else { return };
+        for flag in std::mem::take(&mut stored.flags) {
+            let Some(names) = self.flagged.get_mut(&flag) else { continue };
+            names.remove(name);
+            if names.is_empty() {
+                self.flagged.remove(&flag);
+            }
+        }
+        let add = |flag: String| {
+            let flag: Arc<str> = match self.flagged.get_key_value(&*flag) {
+                Some((known, _)) => known.clone(),
+                None => flag.into(),
+            };
+            self.flagged.entry(flag.clone()).or_default().insert(key.clone());
+            flag
+        };
+        stored.flags = flags.into_iter().map(add).collect();
     }
 
     /// A job begins to live, or was deleted.

@@ -191,7 +191,7 @@ mod tests {
             retries: vec![retry],
             triggers: vec![at.into()],
             dead: vec![letter],
-            paused: Some(Pause { since: at, note: "p".into() }),
+            paused: Some(Pause { since: at, until: None, note: "p".into() }),
             deleted_at: Some(at),
             last: Some(Outcome::Lost),
             ..idle.clone()

@@ -3,9 +3,36 @@
 use crate::Memory;
 use allora_core::{
     Result, Time,
-    backend::{Due, DueQuery, Page},
+    backend::{Due, DueQuery, MOST_COUNTED, Page},
     record::Record,
+    store::FlagStore,
 };
+use async_trait::async_trait;
+
+#[async_trait]
+impl FlagStore for Memory {
+    async fn flagged_names(
+        &self,
+        key: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let index = self.index();
+        Ok(index.flagged(key, prefix, after).take(limit).map(str::to_owned).collect())
+    }
+
+    async fn count_flagged(&self, keys: &[String], prefix: &str) -> Result<Vec<u64>> {
+        let index = self.index();
+        let most = usize::try_from(MOST_COUNTED + 1).unwrap_or(usize::MAX);
+        let count = |key: &String| index.flagged(key, prefix, None).take(most).count() as u64;
+        Ok(keys.iter().map(count).collect())
+    }
+
+    async fn flag_keys(&self, begin: &str, limit: usize) -> Result<Vec<String>> {
+        Ok(self.index().flags(begin).take(limit).map(str::to_owned).collect())
+    }
+}
 
 impl Memory {
     /// The records that want attention, the earliest first.

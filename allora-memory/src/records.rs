@@ -6,7 +6,8 @@ use allora_core::{
     backend::{Batch, Due, DueQuery, Notification, Notifier, Page, TimeSource},
     record::Record,
     store::{
-        ChangeStore, Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
+        ChangeStore, Commit, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore,
+        Snapshot,
     },
 };
 use async_trait::async_trait;
@@ -72,6 +73,10 @@ impl RecordStore for Memory {
     }
 
     fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
+    }
+
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
         Some(self)
     }
 

@@ -237,10 +237,16 @@ impl Store {
             let (name, mut cached) = cache.take(target.name)?;
             let validity = validity(operation, cached.record()?)?;
             let mut history = history_buffer(is_on);
+            let (before, mut after) = (cached.record()?.flag_summary(), None);
             let update = cached.update(validity, |slot, now| {
                 let context = OpContext::new(batch.node, now);
                 let _ = apply(slot, operation, context, &mut history);
+                after = slot.as_ref().map(Record::flag_summary);
             })?;
+            if after != Some(before) {
+                // The script writes no flags.
+                return None;
+            }
             let mut entries = history.take();
             let entry = match (entries.pop(), entries.len()) {
                 (None, _) => None,

@@ -124,6 +124,16 @@ impl Shard {
         format!("{}:kinds", self.tag)
     }
 
+    /// The jobs with a flag: a sorted set of their names.
+    pub(crate) fn flag(&self, key: &str) -> String {
+        format!("{}:flag:{key}", self.tag)
+    }
+
+    /// A set of the flags that jobs have, or have had.
+    pub(crate) fn flags(&self) -> String {
+        format!("{}:flags", self.tag)
+    }
+
     /// A hash of kind, definition and data of all jobs by name.
     pub(crate) fn definitions(&self) -> String {
         format!("{}:definitions", self.tag)

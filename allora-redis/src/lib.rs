@@ -13,6 +13,7 @@ mod driver;
 mod encoding;
 mod error;
 mod fast_path;
+mod flags;
 mod history;
 #[doc(hidden)]
 pub mod internal;

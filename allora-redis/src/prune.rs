@@ -77,7 +77,8 @@ impl Store {
             let first = Place { shard, from: Some(b"-".to_vec()) };
             return Ok(if is_watched { Some(first) } else { next });
         };
-        let names = self.names(OP, shard, &from, b"+", PART).await?;
+        let all = self.keys.shard(shard).names();
+        let names = self.names(OP, &all, &from, b"+", PART).await?;
         let Some(last) = names.last() else { return Ok(next) };
         let from = Some([b"(", last.as_bytes()].concat());
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

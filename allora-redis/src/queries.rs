@@ -238,15 +238,11 @@ impl Store {
     /// The part of a page that is in one shard.
     async fn list_in(&self, shard: u32, page: Page<'_>) -> Result<Vec<Listed>> {
         const OP: &str = "list";
-        let mut from = match page.after {
-            Some(after) if after >= page.prefix => [b"(", after.as_bytes()].concat(),
-            _ => [b"[", page.prefix.as_bytes()].concat(),
-        };
-        // No UTF-8 text has this byte: every name with the prefix is before it.
-        let until = [b"(", page.prefix.as_bytes(), b"\xff"].concat();
+        let (mut from, until) = range(page.prefix, page.after);
         let mut listed: Vec<Listed> = Vec::new();
         while listed.len() < page.limit {
-            let names = self.names(OP, shard, &from, &until, page.limit.min(CHUNK)).await?;
+            let all = self.keys.shard(shard).names();
+            let names = self.names(OP, &all, &from, &until, page.limit.min(CHUNK)).await?;
             let Some(last) = names.last() else { break };
             from = [b"(", last.as_bytes()].concat();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -261,17 +257,17 @@ impl Store {
         Ok(listed)
     }
 
-    /// The first names of a range of a shard, as `ZRANGEBYLEX` takes it.
+    /// The first names of a range of a sorted set, as `ZRANGEBYLEX` takes it.
     pub(crate) async fn names(
         &self,
         op: &'static str,
-        shard: u32,
+        set: &str,
         from: &[u8],
         until: &[u8],
         limit: usize,
     ) -> Result<Vec<String>> {
         let mut range = redis::cmd("ZRANGEBYLEX");
-        range.arg(self.keys.shard(shard).names()).arg(from).arg(until);
+        range.arg(set).arg(from).arg(until);
         range.arg("LIMIT").arg(0).arg(limit);
         self.connection.ask(&range).await.map_err(|cause| self.failed(op, cause))
     }
@@ -305,6 +301,16 @@ impl Store {
         known.insert(i, kinds.clone());
         Ok(kinds)
     }
+}
+
+/// The names with a prefix that are after this one, as `ZRANGEBYLEX` takes them.
+pub(crate) fn range(prefix: &str, after: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+    let from = match after {
+        Some(after) if after >= prefix => [b"(", after.as_bytes()].concat(),
+        _ => [b"[", prefix.as_bytes()].concat(),
+    };
+    // No UTF-8 text has this byte: every name with the prefix is before it.
+    (from, [b"(", prefix.as_bytes(), b"\xff"].concat())
 }
 
 /// The range that is read of the due index of each shard: before `until` in milliseconds, behind the

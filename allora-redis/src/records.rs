@@ -14,9 +14,10 @@ use allora_core::{
         Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, Lease, Notification, Notifier,
         Page, TimeSource,
     },
-    record::{Change, Record, TOMBSTONE, codec},
+    record::{Change, FlagChanges, Record, TOMBSTONE, codec},
     store::{
-        ChangeStore, Commit, Draft, FastPath, HistoryStore, Load, Outcome, RecordStore, Snapshot,
+        ChangeStore, Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Outcome, RecordStore,
+        Snapshot,
     },
     time::saturating_add,
 };
@@ -73,6 +74,10 @@ impl RecordStore for Redis {
     }
 
     fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
+    }
+
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
         Some(self)
     }
 
@@ -211,9 +216,10 @@ impl Store {
         let (keys, stamp) = (self.keys.shard(shard), self.version_stamp());
         let mut all = keys.records().to_vec();
         all.extend([keys.kinds(), keys.names(), keys.tombstones(), keys.history()]);
-        all.extend([keys.history_entries(), keys.changes(), keys.change_entries()]);
+        all.extend([keys.history_entries(), keys.flags(), keys.changes(), keys.change_entries()]);
         let mut call = Call::new(&self.scripts.write, &all);
-        call.arg(keys.due("")).arg(keys.failures_of("")).arg(keys.history_of("")).arg(writes.len());
+        call.arg(keys.due("")).arg(keys.failures_of("")).arg(keys.history_of(""));
+        call.arg(keys.flag("")).arg(writes.len());
         for write in writes {
             call.arg(write.name);
         }
@@ -341,6 +347,13 @@ impl<'a> Write<'a> {
         for change in self.changes {
             let member = history::member(&change.cursor());
             call.arg(member).arg(change.sequence).arg(codec::encode_change(change)).arg("c");
+        }
+        let FlagChanges { added, removed } = FlagChanges::of(self.name, *before, after);
+        call.arg(added.len() + removed.len());
+        for (flags, sign) in [(added, "+"), (removed, "-")] {
+            for flag in flags {
+                call.arg(flag).arg(sign);
+            }
         }
         fields
     }

@@ -71,16 +71,20 @@ impl Unused {
 
 /// When a job in code was last moved, or was due to be moved; `None` if that is unknown.
 fn moved(record: &Record) -> Option<Time> {
-    if !record.kind.is_empty() || !record.is_live() || record.paused.is_some() {
+    if !record.kind.is_empty() || !record.is_live() {
         return None;
     }
+    let pause_end = match &record.paused {
+        Some(pause) => Some(pause.until?),
+        None => None,
+    };
     // A fence is the time of the claim or the change that drew it, unless clocks went back.
     let drawn = DateTime::from_timestamp_micros(record.fence)?;
     let leases = record.leases.iter().map(|lease| lease.until);
     let retries = record.retries.iter().map(|retry| retry.not_before);
     let triggers = record.triggers.iter().map(|trigger| trigger.scheduled_at);
     let own = [record.cursor?.due_at, drawn].into_iter();
-    own.chain(leases).chain(retries).chain(triggers).max()
+    own.chain(leases).chain(retries).chain(triggers).chain(pause_end).max()
 }
 
 #[cfg(test)]
@@ -132,7 +136,10 @@ mod tests {
         assert_eq!(moved_after(|record| record.cursor = None), None, "ended, or run by triggers");
         assert_eq!(moved_after(|record| record.kind = "mail".into()), None, "stored");
         assert_eq!(moved_after(|record| record.deleted_at = Some(at(1))), None, "deleted");
-        let pause = Pause { since: at(1), note: String::new() };
+        let pause = Pause { since: at(1), until: None, note: String::new() };
         assert_eq!(moved_after(|record| record.paused = Some(pause)), None, "paused");
+        let until = Some(at(9_000));
+        let pause = Pause { since: at(1), until, note: String::new() };
+        assert_eq!(moved_after(|record| record.paused = Some(pause)), until, "paused until then");
     }
 }

@@ -111,6 +111,9 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
 pub(crate) const CHANGE: &[(&str, Type)] =
     &[("fence", Type::Int), ("name", Type::Name), ("entry", Type::Bytes)];
 
+/// The columns of the table of flags, which are its key: a row for each flag of each job.
+pub(crate) const FLAG: &[(&str, Type)] = &[("flag", Type::Name), ("name", Type::Name)];
+
 /// The columns of the data table. The first two are the key.
 pub(crate) const DATA: &[(&str, Type)] =
     &[("id", Type::Int), ("generation", Type::Int), ("data", Type::Bytes)];

@@ -18,6 +18,7 @@ mod due_claims;
 mod encoding;
 mod error;
 mod fast_path;
+mod flags;
 mod frontier;
 mod history;
 mod migrate;

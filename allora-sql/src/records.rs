@@ -15,9 +15,10 @@ use allora_core::{
     backend::{
         Batch, ClaimDue, ClaimedDue, Due, DueQuery, Notification, Notifier, Page, TimeSource,
     },
-    record::{MAX_DATA, Record},
+    record::{FlagChanges, MAX_DATA, Record},
     store::{
-        ChangeStore, Commit, Draft, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore,
+        ChangeStore, Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome,
+        RecordStore,
         Snapshot,
     },
 };
@@ -93,6 +94,10 @@ impl RecordStore for Sql {
     }
 
     fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
+    }
+
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
         Some(self)
     }
 
@@ -333,6 +338,7 @@ pub(crate) fn write_of(
         data,
         history: Vec::new(),
         changes: Vec::new(),
+        flags: FlagChanges::of(name, before, after),
     }
 }
 

@@ -9,8 +9,8 @@ use std::{ops::ControlFlow, time::Duration};
 
 /// Looks again and again, with this pause after each look, until one breaks off.
 ///
-/// If the store stops answering, that is said once, and so is its return. Its first answer decides
-/// whether there is a store at all.
+/// If the store stops answering, that is said once, and so is its return. A store that does not answer
+/// the first look ends it.
 ///
 /// # Errors
 /// Those of a look, except that the store does not answer any more.

@@ -14,15 +14,15 @@ use std::io::{self, Write};
 
 /// Serves pages that show what runs, what does not, and why.
 ///
-/// Any program on this machine can read them, and nothing can be changed from them. `allora run --listen`
-/// serves the same pages.
+/// Any program on this machine can read them, and nothing can be changed from them. With --listen and
+/// --console, `allora run` serves the same pages.
 #[derive(Debug, Args)]
 pub(crate) struct Console {
     /// The address to listen on, which must be one of this machine alone.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9118")]
     listen: String,
-    /// Shows the data of schedules and the output of runs, too, to everybody who has an account on this
-    /// machine.
+    /// Also shows the data of schedules and the output of runs. Every account of this machine can then
+    /// read them.
     #[arg(long)]
     show_data: bool,
     #[command(flatten)]

@@ -46,7 +46,13 @@ impl Exec {
     pub(crate) fn run(self) -> Outcome {
         let spec = match self.crontabs.line(&self.name)? {
             Some(line) => of_line(&line, &self.env_file)?,
-            None => self.stored()?,
+            None if self.env_file.is_empty() => self.stored()?,
+            None => {
+                return Err(Failure::wrong(format!(
+                    "no crontab has the line {:?}, and --env-file is for lines of crontabs alone",
+                    self.name
+                )));
+            }
         };
         let about = [
             ("ALLORA_JOB", self.name.clone()),

@@ -37,6 +37,8 @@ pub(crate) enum In {
     Ended,
     /// It has dead letters.
     Dead,
+    /// Its last attempt failed or was lost.
+    Failing,
     /// Its record or its definition cannot be read.
     Unreadable,
     /// Its data is not what its kind, command or http, reads.
@@ -55,6 +57,7 @@ impl In {
             Self::Paused => ScheduleState::Paused,
             Self::Ended => ScheduleState::Ended,
             Self::Dead => ScheduleState::Dead,
+            Self::Failing => ScheduleState::Failing,
             Self::Unreadable => ScheduleState::Broken,
         })
     }

@@ -55,7 +55,8 @@ impl Gc {
                 ));
             }
             let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
-            let states = session.schedules.list(Filter::default(), None, usize::MAX).await?;
+            let states =
+                session.schedules.list(Filter::default().kind(""), None, usize::MAX).await?;
             let orphans = states.iter().filter(|state| declared.is_orphaned(state));
             let is_old = |state: &&JobState| is_unused(state, older_than, now);
             let (old, young): (Vec<_>, Vec<_>) = orphans.partition(is_old);

@@ -43,13 +43,13 @@ pub(crate) struct List {
     #[command(flatten)]
     options: FilterOptions,
     /// The first so many. Only these are read if they are sorted by name, or by next without another
-    /// option than --kind; otherwise all are.
+    /// option than --kind and --all; otherwise all that are asked for.
     #[arg(long, short = 'n')]
     limit: Option<usize>,
     /// The order.
     #[arg(long, value_enum, default_value_t = Order::Next)]
     sort: Order,
-    /// In the opposite order. All are read.
+    /// In the opposite order. All that are asked for are read.
     #[arg(long)]
     reverse: bool,
     /// Jobs in code and in crontabs, too.
@@ -113,6 +113,9 @@ impl List {
         filter.stored_only = !self.all;
         let is_for_orphans = self.options.is_for_orphans();
         let is_for_bad_data = self.options.is_for_bad_data();
+        if is_for_orphans && filter.kind.is_none() {
+            filter.kind = Some("");
+        }
         // These are found afterwards, among all jobs.
         let is_found_afterwards = is_for_orphans || is_for_bad_data;
         let is_read_whole =

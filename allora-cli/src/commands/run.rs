@@ -125,10 +125,13 @@ pub(crate) struct Run {
     /// Form of the log's lines.
     #[arg(long, default_value = "text")]
     log_format: LogFormat,
-    /// Serves /healthz, /readyz and /metrics over HTTP on this address, as 127.0.0.1:9117, and the
-    /// pages of `allora console` if it is a loopback address [default: not at all].
+    /// Serves /healthz, /readyz and /metrics over HTTP on this address, as 127.0.0.1:9117 [default:
+    /// not at all].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Also serves the pages of `allora console` there. The address must be a loopback one.
+    #[arg(long, requires = "listen")]
+    console: bool,
     /// The folder with a file for each secret that stored schedules name [default: the variables
     /// ALLORA_SECRET_NAME].
     #[arg(long, value_name = "FOLDER", requires = "stored")]
@@ -407,6 +410,7 @@ impl Run {
             log_output: self.output == Output::Log,
             secrets: self.secrets.clone(),
             listen: self.listen.clone(),
+            console: self.console,
             on_failure: self.on_failure.clone(),
             // It is started in the folder of the line's user.
             sendmail: absolute(&self.sendmail)

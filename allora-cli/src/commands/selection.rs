@@ -25,7 +25,7 @@ pub(crate) struct Selection {
 }
 
 /// The name and the options of [`FilterOptions`], of which one is enough.
-const SELECTORS: [&str; 6] = ["name", "beginning", "kind", "tag", "owner", "state"];
+pub(super) const SELECTORS: [&str; 6] = ["name", "beginning", "kind", "tag", "owner", "state"];
 
 /// The options alone.
 const FILTERS: [&str; 5] = ["beginning", "kind", "tag", "owner", "state"];

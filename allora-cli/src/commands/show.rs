@@ -166,7 +166,9 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
     }
     if let Some(pause) = &state.paused {
         let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };
-        lines.push(("paused", format!("since {}{note}", shown(pause.since))));
+        let until = pause.until.map(|until| format!(", until {}", shown(until)));
+        let since = shown(pause.since);
+        lines.push(("paused", format!("since {since}{}{note}", until.unwrap_or_default())));
     }
     for dead in &state.dead {
         let at = shown(dead.occurrence.scheduled_at);

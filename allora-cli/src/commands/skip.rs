@@ -2,12 +2,12 @@
 
 use super::changes::{Changes, made};
 use crate::{
-    failure::Outcome,
+    failure::{Failure, Outcome},
     session::{self, Session},
     store::StoreArgs,
     values::shown,
 };
-use allora_core::stored::MAX_SKIP;
+use allora_core::{ErrorKind, stored::MAX_SKIP};
 use clap::Args;
 use serde_json::json;
 
@@ -32,8 +32,17 @@ impl Skip {
     pub(crate) fn run(self) -> Outcome {
         let (name, skipped, next) = session::with(&self.place, async |session: Session| {
             let name = session.full_name(&self.name).await?;
-            let skipped = session.schedules.skip_next(&name, self.count.into()).await?;
-            let next = session.schedules.get(&name).await?.next;
+            let skipped = session.schedules.skip_next(&name, self.count.into()).await;
+            let skipped = skipped.map_err(|error| match error.kind() {
+                ErrorKind::Unavailable => Failure::Unavailable(format!(
+                    "{error}; perhaps they are left out: look at `allora next {name}` before you \
+                     repeat it"
+                )),
+                _ => error.into(),
+            })?;
+            // If the store stops answering now, the command still says what was done.
+            let state = session.schedules.get(&name).await.unwrap_or_default();
+            let next = state.next.filter(|next| state.last_started < Some(next.scheduled_at));
             Ok((name, skipped, next.map(|next| shown(next.scheduled_at))))
         })?;
         let last = skipped.map(|skipped| shown(skipped.last));

@@ -56,9 +56,11 @@ impl Word {
         }
     }
 
-    /// True if a node claims the job at its due time, or should have.
+    /// True if a node claims the job at its due time, or should have. Of a paused one that is the end of
+    /// the pause, or that of a trigger.
     fn is_claimed_when_due(self) -> bool {
-        matches!(self, Self::KeyWait | Self::Overdue | Self::Dead | Self::Due | Self::Waiting)
+        use Word::{Dead, Due, KeyWait, Overdue, Paused, Waiting};
+        matches!(self, KeyWait | Overdue | Dead | Due | Waiting | Paused)
     }
 }
 

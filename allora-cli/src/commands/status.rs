@@ -12,12 +12,13 @@ use crate::{
 };
 use allora_core::{
     NodeInfo, Time,
-    backend::{HistoryEntry, HistoryQuery, JobState, NotRunReason, Outcome as RunOutcome},
-    is_internal,
-    runtime::Tokio,
-    stored::{Filter, ScheduleState},
+    backend::{
+        self, Count, Flag, HistoryEntry, HistoryQuery, JobState, NotRunReason,
+        Outcome as RunOutcome,
+    },
+    runtime::{Runtime, Tokio},
+    stored::Filter,
 };
-use chrono::TimeDelta;
 use clap::Args;
 use serde_json::{Value, json};
 use std::{
@@ -30,8 +31,8 @@ use std::{
 ///
 /// Daemons that stop are shown while they wait for their runs. Jobs are counted as running, due,
 /// overdue, key_waits (due, while their concurrency key is busy), failing (the last run has failed),
-/// dead (with dead letters), paused, unreadable and orphaned. The last runs that were lost, or cut off
-/// by the stop of their daemon, are named.
+/// dead (with dead letters), paused, unreadable (the record) and orphaned, exactly up to 10,000 jobs. The
+/// last runs that were lost, or cut off by the stop of their daemon, are named.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -45,8 +46,11 @@ pub(crate) struct Status {
     json: bool,
 }
 
-/// The shortest time between two looks, which read the whole list.
+/// The shortest time between two looks.
 const SHORTEST: Duration = Duration::from_millis(200);
+
+/// The most due jobs that are read.
+const MOST_DUE: usize = 2_000;
 
 /// The number of history entries among which the last lost runs are looked for.
 const LOOKED_AT: usize = 1_000;
@@ -59,15 +63,18 @@ struct Page {
     nodes: Vec<NodeInfo>,
     /// The daemons that were stopped and wait for their runs.
     stopping: Vec<NodeInfo>,
-    jobs: usize,
+    jobs: Count,
     /// The store, without secrets.
     store: String,
     /// The things that the live daemons should agree about, and do not.
     disagreements: Vec<String>,
-    counts: Vec<(&'static str, usize, Option<String>)>,
+    counts: Vec<Number>,
     last_lost: Option<LastRun>,
     last_cut_off: Option<LastRun>,
 }
+
+/// A number of jobs: what they do, how many they are, and one of them.
+type Number = (&'static str, Count, Option<String>);
 
 /// A run that did not end: its job, its time and its node.
 type LastRun = (String, Time, String);
@@ -106,34 +113,36 @@ impl Status {
 
 async fn page(session: &Session) -> Outcome<Page> {
     let declared = Declared::read(session).await?;
-    let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
-    let states = session.schedules.list(Filter::default(), None, usize::MAX).await?;
-    let states: Vec<JobState> =
-        states.into_iter().filter(|state| !is_internal(&state.name)).collect();
-    let orphaned = |state: &JobState| declared.is_orphaned(state);
-    let waits = key_waits(session, &states, now).await?;
-    let due = |state: &JobState, since: TimeDelta| {
-        state.leases.is_empty()
-            && !waits.contains_key(&state.name)
-            && state.due_at.is_some_and(|at| at + since <= now)
-            && !orphaned(state)
+    let schedules = &session.schedules;
+    let now = schedules.store_now().await.unwrap_or_else(|_| clock::now());
+    let all = schedules.counts("").await?;
+    let mut counts: Vec<Number> = Vec::new();
+    for flag in [Flag::Running, Flag::Failing, Flag::Dead, Flag::Paused, Flag::Unreadable] {
+        let count = all.of(flag).unwrap_or_default();
+        let example = match count.number {
+            0 => None,
+            _ => schedules.flagged(flag, backend::Page::first(1)).await?.found.pop(),
+        };
+        counts.push((flag.word(), count, example.map(|state| state.name)));
+    }
+    let due = schedules.flagged(Flag::Due, backend::Page::first(MOST_DUE)).await?;
+    let is_whole = due.is_complete && due.next.is_none();
+    let waits = key_waits(session, &due.found, now).await?;
+    let (waiting, due): (Vec<&JobState>, Vec<&JobState>) =
+        due.found.iter().partition(|state| waits.contains_key(&state.name));
+    let due = due.into_iter().filter(|state| state.leases.is_empty());
+    let due = due.filter(|state| !declared.is_orphaned(state));
+    let (overdue, due): (Vec<&JobState>, Vec<&JobState>) =
+        due.partition(|state| state.due_at.is_some_and(|at| at + OVERDUE <= now));
+    let number = |what: &'static str, states: &[&JobState], is_whole: bool| -> Number {
+        let count = Count::new(states.len() as u64, is_whole);
+        (what, count, states.first().map(|state| state.name.clone()))
     };
-    let count = |what: &'static str, is_so: &dyn Fn(&JobState) -> bool| {
-        let mut found = states.iter().filter(|state| is_so(state));
-        let example = found.next().map(|state| state.name.clone());
-        (what, usize::from(example.is_some()) + found.count(), example)
-    };
-    let counts = vec![
-        count("running", &|state| ScheduleState::Running.holds(state)),
-        count("due", &|state| due(state, TimeDelta::zero()) && !due(state, OVERDUE)),
-        count("overdue", &|state| due(state, OVERDUE)),
-        count("key_waits", &|state| waits.contains_key(&state.name)),
-        count("failing", &|state| state.last.as_ref().is_some_and(|last| !last.error().is_empty())),
-        count("dead", &|state| ScheduleState::Dead.holds(state)),
-        count("paused", &|state| ScheduleState::Paused.holds(state)),
-        count("unreadable", &|state| ScheduleState::Broken.holds(state)),
-        count("orphaned", &orphaned),
-    ];
+    let of_due = [("due", due), ("overdue", overdue), ("key_waits", waiting)];
+    counts.splice(1..1, of_due.map(|(what, states)| number(what, &states, is_whole)));
+    let in_code = schedules.list(Filter::default().kind(""), None, usize::MAX).await?;
+    let orphaned = in_code.iter().filter(|state| declared.is_orphaned(state));
+    counts.push(number("orphaned", &orphaned.collect::<Vec<_>>(), true));
     let entries = match session.store.history() {
         Some(_) => entries(session, HistoryQuery::new(LOOKED_AT)).await?,
         None => Vec::new(),
@@ -144,7 +153,7 @@ async fn page(session: &Session) -> Outcome<Page> {
     };
     let last_lost = last(|entry| entry.outcome == RunOutcome::Lost);
     let last_cut_off = last(|entry| entry.reason == Some(NotRunReason::Shutdown));
-    let ((nodes, stopping), jobs) = (declared.into_nodes(), states.len());
+    let ((nodes, stopping), jobs) = (declared.into_nodes(), all.jobs());
     let (store, disagreements) = (String::new(), NodeInfo::disagreements(&nodes));
     Ok(Page {
         at: now,
@@ -161,13 +170,16 @@ async fn page(session: &Session) -> Outcome<Page> {
 
 impl Page {
     fn lines(&self) -> Vec<String> {
-        let (many, jobs) = (self.nodes.len(), self.jobs);
+        let jobs = match self.jobs.is_exact {
+            true => counted(usize::try_from(self.jobs.number).unwrap_or(usize::MAX), "job"),
+            false => format!("{} jobs", self.jobs),
+        };
         let stopping = match self.stopping.len() {
             0 => String::new(),
             stopping => format!("{stopping} stopping, "),
         };
-        let live = counted(many, "live daemon");
-        let mut lines = vec![format!("{live}, {stopping}{}", counted(jobs, "job"))];
+        let live = counted(self.nodes.len(), "live daemon");
+        let mut lines = vec![format!("{live}, {stopping}{jobs}")];
         for node in self.nodes.iter().chain(&self.stopping) {
             let version = node.version.as_deref().unwrap_or("-");
             let mut line = format!(
@@ -217,10 +229,13 @@ impl Page {
             "store": self.store,
             "nodes": nodes,
             "disagreements": self.disagreements,
-            "jobs": self.jobs,
+            "jobs": self.jobs.number,
         });
+        let jobs = ("jobs", self.jobs, None);
+        let at_least = self.counts.iter().chain([&jobs]).filter(|(_, count, _)| !count.is_exact);
+        object["at_least"] = at_least.map(|(what, ..)| *what).collect();
         for (what, count, _) in &self.counts {
-            object[*what] = (*count).into();
+            object[*what] = count.number.into();
         }
         for (what, last) in [("last_lost", &self.last_lost), ("last_cut_off", &self.last_cut_off)] {
             object[what] = last.as_ref().map_or(

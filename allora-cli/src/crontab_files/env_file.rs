@@ -94,7 +94,10 @@ impl Rest<'_> {
         }
         let name = name.trim_end();
         let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
-        if !name.chars().all(is_word) || name.starts_with(|char: char| char.is_ascii_digit()) {
+        if name.is_empty()
+            || !name.chars().all(is_word)
+            || name.starts_with(|char: char| char.is_ascii_digit())
+        {
             let what = "what stands before `=` is no name; write letters, digits and _ alone, without \
                         `export`, and no digit first";
             return Err(what.into());
@@ -109,6 +112,8 @@ impl Rest<'_> {
     fn value(&mut self) -> Result<String, String> {
         // Blanks at the end do not count, unless they are quoted: so much of the value stays.
         let (mut value, mut kept) = (String::new(), 0);
+        // As in systemd, a quote is one at the beginning, and behind the end of a quoted part.
+        let mut may_be_quoted = true;
         while self.chars.peek().is_some_and(|char| matches!(char, ' ' | '\t')) {
             self.next();
         }
@@ -116,7 +121,12 @@ impl Rest<'_> {
             match char {
                 '\n' => break,
                 '\0' => return Err("a value cannot have a NUL".into()),
-                '\'' | '"' => self.quoted(char, &mut value)?,
+                '\'' | '"' if may_be_quoted => {
+                    self.quoted(char, &mut value)?;
+                    kept = value.len();
+                    continue;
+                }
+                blank if may_be_quoted && blank.is_whitespace() => continue,
                 // At the end of a line, the value goes on with the next one.
                 '\\' => value.extend(self.next().filter(|char| *char != '\n')),
                 blank if blank.is_whitespace() => {
@@ -125,7 +135,7 @@ impl Rest<'_> {
                 }
                 char => value.push(char),
             }
-            kept = value.len();
+            (kept, may_be_quoted) = (value.len(), false);
         }
         value.truncate(kept);
         Ok(value)
@@ -168,6 +178,9 @@ mod tests {
             ("A=\\'b", "'b"),
             ("A='b'\"c\"d", "bcd"),
             ("A = b", "b"),
+            ("A=a\"b\"c", "a\"b\"c"),
+            ("A=don't", "don't"),
+            ("A='b' 'c' d ", "bcd"),
             ("A=é=ü", "é=ü"),
         ] {
             assert_eq!(parse(text), Ok(vec![("A".to_owned(), value.to_owned())]), "{text:?}");
@@ -186,6 +199,7 @@ mod tests {
             ("A=b\n\nB=\"hush", 3, "B: its \" is not closed"),
             ("export A=hush", 1, "without `export`"),
             ("1A=hush", 1, "no digit first"),
+            ("=hush", 1, "is no name"),
             ("A-B=hush", 1, "letters, digits and _"),
             ("ALLORA_TIMEOUT=hush", 1, "a setting of lines"),
         ] {

@@ -147,7 +147,11 @@ impl Files {
             let Reading { lines, diagnostics, notices } = self.read(&source);
             let old = self.known.remove(&source.path);
             // The version in force stays, because a bad one may lack lines that are meant to run.
-            let old = old.filter(|old| !diagnostics.is_empty() && !old.lines.is_empty());
+            // Of the same text, as many lines are read again as before, with the variables of today.
+            let stays =
+                |old: &Known| old.is_kept || old.stamp != stamp || lines.len() < old.lines.len();
+            let old =
+                old.filter(|old| !diagnostics.is_empty() && !old.lines.is_empty() && stays(old));
             let is_kept = old.as_ref().is_some_and(|old| old.is_kept || old.stamp != stamp);
             let (lines, bad) = (old.map_or(lines, |old| old.lines), diagnostics.clone());
             self.known.insert(source.path, Known { stamp, lines, bad, is_kept });

@@ -1,11 +1,11 @@
 //! `--listen`: probes and metrics over HTTP, and the console for browsers on this machine.
 //!
-//! Nothing that is asked changes anything. Whoever reaches the address may ask for the probes and the
-//! metrics; the console is on loopback addresses alone.
+//! No request changes anything. Everybody who reaches the address can read the probes and the metrics.
+//! The console needs `--console` and a loopback address.
 
 use super::metrics::Metrics;
 use crate::{
-    failure::Outcome,
+    failure::{Failure, Outcome},
     local_console::{self, NOT_LOCAL},
     server::Server,
     store::Store,
@@ -61,15 +61,23 @@ impl Pages {
 /// Serves the pages until the process ends.
 ///
 /// # Errors
-/// The address cannot be listened on.
-pub(crate) fn listen(address: &str, pages: Arc<Pages>, runtime: &Tokio) -> Outcome {
+/// The address cannot be listened on, or other machines reach it and the console is to be there.
+pub(crate) fn listen(
+    address: &str,
+    has_console: bool,
+    pages: Arc<Pages>,
+    runtime: &Tokio,
+) -> Outcome {
     let server = Server::bind(address)?;
-    let (local, is_local) = (server.address().to_string(), server.is_local());
+    let local = server.address().to_string();
+    if has_console && !server.is_local() {
+        return Err(Failure::wrong(format!("--console with --listen {address}: {NOT_LOCAL}")));
+    }
     info!(target: "allora", address = local, "listening for /healthz, /readyz and /metrics");
-    if is_local {
+    if has_console {
         info!(target: "allora", "the console is at http://{local}/, for browsers on this machine");
     }
-    let (router, of_server) = (router(pages, is_local), runtime.clone());
+    let (router, of_server) = (router(pages, has_console), runtime.clone());
     runtime.spawn(Box::pin(async move {
         if let Err(failure) = server.serve(router, of_server).await {
             error!(target: "allora", "{}", failure.what().unwrap_or_default());
@@ -78,16 +86,17 @@ pub(crate) fn listen(address: &str, pages: Arc<Pages>, runtime: &Tokio) -> Outco
     Ok(())
 }
 
-fn router(pages: Arc<Pages>, is_local: bool) -> Router {
+fn router(pages: Arc<Pages>, has_console: bool) -> Router {
     let probes = Router::new()
         .route("/healthz", get(async || text(StatusCode::OK, "ok\n")))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
-    let router = match is_local {
+    let router = match has_console {
         true => probes.fallback(console),
         false => probes.fallback(async || {
-            let why = format!("here are /healthz, /readyz and /metrics alone: {NOT_LOCAL}\n");
+            let why = "here are /healthz, /readyz and /metrics alone; `allora run --console` adds the \
+                       console for browsers on this machine\n";
             text(StatusCode::FORBIDDEN, why)
         }),
     };
@@ -138,8 +147,8 @@ mod tests {
     use futures::{FutureExt, executor::block_on};
 
     /// The status, and the body.
-    fn ask(is_local: bool, method: &str, path: &str) -> (u16, String) {
-        let router = router(Arc::default(), is_local);
+    fn ask(has_console: bool, method: &str, path: &str) -> (u16, String) {
+        let router = router(Arc::default(), has_console);
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         let answer = router.oneshot(request).now_or_never().expect("nothing waits").unwrap();
         let status = answer.status().as_u16();
@@ -164,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_others_reach_has_the_probes_alone_and_says_why() {
+    fn without_the_console_there_are_the_probes_alone_and_the_answer_says_why() {
         for path in ["/healthz", "/metrics"] {
             assert_eq!(ask(false, "GET", path).0, 200, "{path}");
         }
         for path in ["/", "/jobs", "/console.css", "/healthz/"] {
             let (status, why) = ask(false, "GET", path);
-            assert!(status == 403 && why.contains("no access tokens yet"), "{path}: {why}");
+            assert!(status == 403 && why.contains("--console"), "{path}: {why}");
         }
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct Daemon {
     pub(crate) log_output: bool,
     /// The address of the pages for probes and metrics.
     pub(crate) listen: Option<String>,
+    /// That address also serves the console.
+    pub(crate) console: bool,
     /// The folder of secrets.
     pub(crate) secrets: Option<PathBuf>,
     /// The command or URL for failures of jobs that name none.
@@ -163,7 +165,7 @@ impl Daemon {
         }
         let pages = Arc::new(pages);
         if let Some(address) = &self.listen {
-            listen::listen(address, pages.clone(), &runtime)?;
+            listen::listen(address, self.console, pages.clone(), &runtime)?;
         }
         let reached = connect_with_retry::connect_with_retry(
             open,

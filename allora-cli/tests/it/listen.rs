@@ -138,7 +138,7 @@ fn half_open_connections_keep_nobody_from_an_answer() {
 
 #[test]
 fn the_console_is_for_browsers_on_this_machine() {
-    let site = Site::new("@daily true\n").with(&["--listen", "127.0.0.1:0"]);
+    let site = Site::new("@daily true\n").with(&["--listen", "127.0.0.1:0", "--console"]);
     let daemon = site.start();
     let address = address(&daemon.log()).unwrap();
     daemon.says(&format!("the console is at http://{address}/"));
@@ -146,6 +146,7 @@ fn the_console_is_for_browsers_on_this_machine() {
         let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         send(&address, head.as_bytes())
     };
+    patiently("the line is in the store", || ask("/jobs", &address).contains("jobs:true"));
     for host in [&*address, "localhost:9117"] {
         let page = ask("/jobs", host);
         assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("jobs:true"), "{page}");
@@ -158,7 +159,7 @@ fn the_console_is_for_browsers_on_this_machine() {
 }
 
 #[test]
-fn an_address_that_other_machines_reach_has_the_probes_alone() {
+fn without_the_console_there_are_the_probes_alone() {
     let site = Site::new("@daily true\n").with(&["--listen", "0.0.0.0:0"]);
     let daemon = site.start();
     let address = address(&daemon.log()).unwrap().replace("0.0.0.0", "127.0.0.1");
@@ -166,12 +167,12 @@ fn an_address_that_other_machines_reach_has_the_probes_alone() {
         assert!(get(&address, path).starts_with("HTTP/1.1 200 "), "{path}");
     }
     let refused = get(&address, "/jobs");
-    assert!(
-        refused.starts_with("HTTP/1.1 403 ") && refused.contains("no access tokens yet"),
-        "{refused}"
-    );
+    assert!(refused.starts_with("HTTP/1.1 403 ") && refused.contains("--console"), "{refused}");
     assert!(!daemon.log().contains("the console is at"));
     daemon.stop_well();
+    let more = ["--listen", "0.0.0.0:0", "--console", "--url", "sqlite:store.db"];
+    let refused = site.allora(&[&["run", "jobs"], &more[..]].concat()).refused(2);
+    assert!(refused.contains("no access tokens yet"), "{refused}");
 }
 
 #[test]

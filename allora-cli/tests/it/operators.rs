@@ -261,6 +261,35 @@ fn one_command_changes_all_schedules_that_options_select() {
 }
 
 #[test]
+fn a_pause_of_one_job_or_of_all_ends_at_a_time() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    for name in ["a", "b", "c"] {
+        allora(&site, &["add", name, "t", "@every 1h", "{}"]);
+    }
+    allora(&site, &["pause", "a", "--until", "2100-01-01T00:00:00Z", "-m", "moving"]);
+    assert!(allora(&site, &["show", "a"]).contains(", until 2100-01-01T00:00:00Z: moving"));
+    assert_eq!(json(&site, &["show", "a"])[0]["paused"]["until"], "2100-01-01T00:00:00Z");
+    let why = site.allora(&["why", "a", "--url", "sqlite:store.db"]);
+    assert!(why.out.contains("and is until 2100-01-01T00:00:00Z: moving"), "{}", why.out);
+    allora(&site, &["pause", "b"]);
+    let window = ["pause", "--all", "--until", "2099-01-01T00:00:00Z"];
+    let dry = allora(&site, &[&window[..], &["--dry-run"]].concat());
+    assert_eq!(dry, "c\n1 job would be changed.\n", "no pause is shortened");
+    assert_eq!(allora(&site, &window), "c\n1 job changed.\n");
+    assert_eq!(json(&site, &["list", "--state", "paused"]).len(), 3);
+    let url = ["--url", "sqlite:store.db"];
+    for jobs in ["a", "--all"] {
+        let past = ["pause", jobs, "--until", "2020-01-01T00:00:00Z"];
+        let past = site.allora(&[&past[..], &url[..]].concat()).refused(2);
+        assert!(past.contains("give a later time"), "{past}");
+    }
+    let both = site.allora(&[&["pause", "a", "--all"], &url[..]].concat()).refused(2);
+    assert!(both.contains("cannot be used with"), "{both}");
+    assert_eq!(allora(&site, &["resume", "--all"]), "a\nb\nc\n3 jobs changed.\n");
+}
+
+#[test]
 fn a_list_has_the_state_and_the_time_left_and_is_sorted() {
     let site = Site::new("");
     allora(&site, &["init"]);

@@ -52,6 +52,9 @@ fn the_status_has_the_daemons_and_what_the_jobs_do() {
     );
     assert_eq!((&page["orphaned"], &page["overdue"]), (&0.into(), &0.into()));
     assert_eq!((&page["last_lost"], &page["unreadable"]), (&Value::Null, &0.into()));
+    assert_eq!((&page["failing"], &page["at_least"]), (&1.into(), &Value::Array(Vec::new())));
+    let failing = allora(&site, &["list", "--all", "--state", "failing"]).fine();
+    assert!(failing.contains("jobs:bad") && !failing.contains("jobs:good"), "{failing}");
     let text = allora(&site, &["status"]).fine();
     assert!(text.starts_with("1 live daemon, 3 jobs\n"), "{text}");
     assert!(

@@ -32,7 +32,7 @@ pub(super) async fn each_change_by_an_author_is_noted_once(w: &Cluster) {
     let author = ann().note("why");
     let by = |now, action| w.node().by(&author, t(now), "job", action);
     let generation = state(fine(by(1, new(b"")).await)).generation;
-    fine(by(2, Action::Pause { note: "unused" }).await);
+    fine(by(2, Action::Pause { note: "unused", until: None }).await);
     let replan = Replan::new(Some(t(60).into()), Some(t(90).into()));
     let definition = Some(("every 90s", replan));
     fine(by(3, edit(generation, None, definition, None)).await);
@@ -125,7 +125,7 @@ pub(super) async fn the_newest_changes_come_first_page_by_page(w: &Cluster) {
     // At one time, so that jobs have equal numbers.
     for second in 2..6 {
         for name in names {
-            fine(w.node().by(&ann(), t(second), name, Action::Pause { note: "" }).await);
+            fine(w.node().by(&ann(), t(second), name, Action::Pause { note: "", until: None }).await);
         }
     }
     let all = w.node().changes(None).await;

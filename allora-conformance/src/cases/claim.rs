@@ -292,7 +292,7 @@ pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster
         Action::Read,
         register(),
         trigger(),
-        Action::Pause { note: "because" },
+        Action::Pause { note: "because", until: None },
         trigger(),
         Action::Resume,
         Action::Delete,

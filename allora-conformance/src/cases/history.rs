@@ -257,6 +257,53 @@ pub(super) async fn pages_are_whole_where_many_jobs_have_equal_fences(w: &Cluste
     assert_eq!(paged, expected, "in pages of three");
 }
 
+pub(super) async fn a_query_has_whole_pages_of_what_it_asks_for(w: &Cluster) {
+    for name in ["a/1", "a/2", "b"] {
+        w.node().register(t(0), name, t(60)).await;
+        for (claim, at) in (1..).zip(60..68) {
+            let run = won(w.node().lease(t(at), name, claim).await);
+            let completion = match at {
+                62 | 66 => Completion::Failed("no"),
+                _ => Completion::Succeeded,
+            };
+            let then = Cursor::To(Some(t(at + 1).into()));
+            w.node().end(t(at), name, run.fence, RunAction::Complete { then, completion }).await;
+        }
+    }
+    let all = HistoryQuery::new(3);
+    for (query, number) in [
+        (all, 24),
+        (all.from(t(62)), 18),
+        (all.until(t(62)), 6),
+        (all.from(t(62)).until(t(64)), 6),
+        (all.failures_only(), 6),
+        (all.failures_only().from(t(63)), 3),
+        (all.failures_only().name("b"), 2),
+        (all.prefix("a/"), 16),
+        (all.prefix("a/").failures_only(), 4),
+        (all.kind(""), 24),
+        (all.kind("mail"), 0),
+        (all.name("b").until(t(63)), 3),
+    ] {
+        let (mut found, mut before): (Vec<HistoryEntry>, Option<HistoryCursor>) = (vec![], None);
+        loop {
+            let mut page = query;
+            page.before = before.as_ref();
+            let read = fine(w.node().history().entries(page).await);
+            assert!(read.iter().all(|entry| query.admits(entry)), "{query:?}");
+            let is_last = read.len() < 3;
+            found.extend(read);
+            if is_last {
+                break;
+            }
+            let last = found.last().map(|last| last.cursor().to_string());
+            before = last.map(|text| text.parse().expect("the text of a cursor"));
+        }
+        assert_eq!(found.len(), number, "{query:?}");
+        assert!(found.windows(2).all(|two| two[0].cursor() > two[1].cursor()), "{query:?}");
+    }
+}
+
 pub(super) async fn an_entry_has_the_times_of_its_run(w: &Cluster) {
     let new = NewSchedule::new("mail", "every 1m", Some(next(60, 65)));
     let seen = fine(w.node().add_one(t(0), "job", new).await);

@@ -157,6 +157,13 @@ macro_rules! __cases {
                 the_holder_of_a_lease_ends_it_if_nothing_is_to_be_run: [Expiry];
                 what_the_holder_of_a_lease_passes_over_is_one_entry: [History, Expiry];
             }
+            flags {
+                a_job_is_found_by_the_flags_of_its_state: [Queries];
+                kind_owner_and_tags_are_found_until_an_edit_or_a_deletion: [Queries];
+                flagged_jobs_come_page_by_page: [Queries];
+                what_runs_and_what_is_overdue_is_found: [Queries, Expiry];
+                numbers_agree_with_the_pages: [Queries];
+            }
             operators {
                 a_paused_schedule_offers_nothing: [Queries];
                 pausing_again_changes_the_note_only: [];
@@ -184,6 +191,20 @@ macro_rules! __cases {
                 a_dead_letter_is_kept_and_can_be_rerun: [Queries];
                 the_number_of_dead_letters_is_limited: [];
                 a_reset_job_continues_from_now_under_a_new_incarnation: [];
+            }
+            pauses {
+                what_a_pause_holds_back_is_due_when_it_ends: [Queries, Expiry];
+                a_read_shows_that_a_pause_is_over_and_changes_nothing: [];
+                a_pause_that_was_followed_by_a_change_is_over_for_good: [];
+                a_pause_is_set_again_with_another_end: [];
+                a_pause_cannot_end_before_it_begins: [];
+                a_pause_with_an_end_can_be_ended_before: [];
+                triggers_run_before_the_end_of_a_pause_and_failed_ones_after_it: [Expiry];
+                a_trigger_that_outlasts_the_pause_keeps_nothing_waiting: [];
+                a_silent_run_is_retried_when_lease_and_pause_are_over: [Queries, Expiry];
+                a_run_goes_on_beyond_the_end_of_a_pause: [Expiry];
+                a_new_definition_keeps_the_end_of_the_pause: [];
+                a_paused_job_is_pruned_only_after_the_end_of_its_pause: [];
             }
             triggers {
                 a_trigger_is_not_run_again_within_its_retention: [];
@@ -256,6 +277,7 @@ macro_rules! __cases {
                 runs_of_triggers_have_entries_with_their_ids: [History];
                 the_newest_come_first_page_by_page: [History];
                 pages_are_whole_where_many_jobs_have_equal_fences: [History];
+                a_query_has_whole_pages_of_what_it_asks_for: [History];
                 an_entry_has_the_times_of_its_run: [History];
                 an_ended_lease_has_an_entry_with_its_times: [History, Expiry];
                 of_the_attempts_of_an_occurrence_only_the_last_is_final: [History];

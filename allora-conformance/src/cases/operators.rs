@@ -31,7 +31,8 @@ pub(super) async fn a_paused_schedule_offers_nothing(w: &Cluster) {
 pub(super) async fn pausing_again_changes_the_note_only(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
-    let again = fine(w.node().modify(t(20), "job", Action::Pause { note: "other" }).await);
+    let again =
+        fine(w.node().modify(t(20), "job", Action::Pause { note: "other", until: None }).await);
     let why = again.paused.expect("it is paused");
     assert_eq!((why.since, &*why.note), (t(10), "other"));
 }

@@ -69,7 +69,7 @@ fn new_len(names: &[String]) -> usize {
 pub(super) async fn a_schedule_is_created_with_its_progress(w: &Cluster) {
     let mut seen = JobState::empty("job");
     seen.last_started = Some(t(30));
-    seen.paused = Some(Pause { since: t(40), note: "moving".into() });
+    seen.paused = Some(Pause { since: t(40), until: None, note: "moving".into() });
     (seen.counters.started, seen.counters.succeeded, seen.counters.lost) = (7, 5, 1);
     (seen.counters.failed, seen.counters.missed, seen.counters.expired) = (2, 3, 4);
     (seen.counters.cancelled, seen.counters.skipped) = (6, 8);
@@ -113,7 +113,7 @@ pub(super) async fn a_missing_schedule_is_not_found(w: &Cluster) {
     for name in ["missing", "deleted"] {
         assert_eq!(error_of(node.queries().get(name).await).await, ErrorKind::NotFound);
         for change in [
-            Action::Pause { note: "" },
+            Action::Pause { note: "", until: None },
             Action::Resume,
             Action::trigger("x"),
             edit(0, None, None, None),

@@ -3,8 +3,8 @@
 use allora_core::{
     Backend, Error, ErrorKind, Result,
     backend::{
-        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryQuery, JobState,
-        Notification, Notifier, Page, Queries, TimeSource,
+        Applied, Batch, ClaimDue, ClaimedDue, Counts, Due, DueQuery, Flag, Flagged, History,
+        HistoryQuery, JobState, Notification, Notifier, Page, Queries, TimeSource,
     },
     record::Change,
 };
@@ -246,6 +246,14 @@ impl<H: Hooks> Queries for Wrapped<H> {
 
     async fn changes(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
         self.inner()?.changes(query).await
+    }
+
+    async fn flagged(&self, flag: Flag<'_>, page: Page<'_>, time: TimeSource) -> Result<Flagged> {
+        self.inner()?.flagged(flag, page, time).await
+    }
+
+    async fn counts(&self, prefix: &str, time: TimeSource) -> Result<Counts> {
+        self.inner()?.counts(prefix, time).await
     }
 }
 

@@ -383,7 +383,11 @@ impl Walker {
                 let new = NewSchedule::new(kind, definition, self.next(random)).data(data);
                 Planned::same(Action::Create(new))
             }
-            StepKind::Pause => Planned::same(Action::Pause { note: "note" }),
+            StepKind::Pause => {
+                let until = random.one_in(2).then(|| self.next(random)).flatten();
+                let until = until.map(|next| next.due_at);
+                Planned::same(Action::Pause { note: "note", until })
+            }
             StepKind::Trigger => {
                 let id = ["x", "y", "z"][random.below(3) as usize];
                 let next = self.next(random);

@@ -4,9 +4,9 @@ use allora_conformance::{Fixture, reference::ReferenceModel};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{
-        Action, Applied, Batch, Claim, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryCursor,
-        HistoryEntry, HistoryLimits, HistoryQuery, JobState, Notification, Notifier, Operation,
-        Page, Queries, Reply, TimeSource,
+        Action, Applied, Batch, Claim, ClaimDue, ClaimedDue, Counts, Due, DueQuery, Flag, Flagged,
+        History, HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, JobState, Notification,
+        Notifier, Operation, Page, Queries, Reply, TimeSource,
     },
     record::{Change, HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
 };
@@ -73,6 +73,12 @@ pub(crate) trait Defect: Send + Sync + 'static {
     }
     fn kinds(kinds: Vec<String>) -> Vec<String> {
         kinds
+    }
+    fn has_flag(flag: Flag<'_>, state: &JobState, now: Time) -> bool {
+        flag.holds(state, now)
+    }
+    fn counted_prefix(prefix: &str) -> &str {
+        prefix
     }
     fn entries(entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
         entries
@@ -245,6 +251,22 @@ impl<D: Defect> Queries for Broken<D> {
     }
     async fn changes(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
         Ok(D::changes(self.model().changes(query)))
+    }
+    async fn flagged(&self, flag: Flag<'_>, page: Page<'_>, time: TimeSource) -> Result<Flagged> {
+        let now = time.without_store_clock();
+        let mut all = page;
+        all.limit = usize::MAX;
+        let mut found = D::listed(self.model().list(all));
+        found.retain(|state| D::has_flag(flag, state, now));
+        let has_more = found.len() > page.limit;
+        found.truncate(page.limit);
+        let next = found.last().filter(|_| has_more).map(|state| state.name.clone());
+        Ok(Flagged::new(found, next))
+    }
+    async fn counts(&self, prefix: &str, time: TimeSource) -> Result<Counts> {
+        let prefix = D::counted_prefix(prefix);
+        let all = D::listed(self.model().list(Page::first(usize::MAX).prefix(prefix)));
+        Ok(Counts::among(&all, time.without_store_clock(), true))
     }
 }
 

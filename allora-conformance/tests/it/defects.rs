@@ -5,7 +5,7 @@ use allora_conformance::reference::ReferenceModel;
 use allora_core::{
     Result, Time,
     backend::{
-        Action, Claim, ClaimDue, Claimed, Cursor, DueQuery, HistoryCursor, HistoryEntry,
+        Action, Claim, ClaimDue, Claimed, Cursor, DueQuery, Flag, HistoryCursor, HistoryEntry,
         HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome,
         Reply, Sharing,
     },
@@ -479,6 +479,31 @@ impl Defect for IgnoresThePause {
     }
 }
 
+/// A pause lasts until it is ended by hand.
+pub(crate) struct ForgetsTheEndOfThePause;
+impl Defect for ForgetsTheEndOfThePause {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        match &step.operation.action {
+            Action::Pause { note, .. } => step.apply_instead(Action::Pause { note, until: None }),
+            _ => step.apply(),
+        }
+    }
+}
+
+/// A pause that has ended comes back when the clock is set back, or is shown for ever.
+pub(crate) struct KeepsEndedPauses;
+impl Defect for KeepsEndedPauses {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let before = step.record.as_ref().and_then(|record| record.paused.clone());
+        let reply = step.apply();
+        let is_other = matches!(step.operation.action, Action::Pause { .. } | Action::Resume);
+        if let Some(record) = step.record.as_mut().filter(|record| record.is_live() && !is_other) {
+            record.paused = record.paused.take().or(before);
+        }
+        reply
+    }
+}
+
 /// `<=` where `<` is meant, in the query of what is due.
 pub(crate) struct FindsTooMuch;
 impl Defect for FindsTooMuch {
@@ -828,6 +853,22 @@ impl Defect for KeepsReleasedKeys {
             *step.record = before;
         }
         reply
+    }
+}
+
+/// Takes a job for failing for ever once it has failed.
+pub(crate) struct FailsForEver;
+impl Defect for FailsForEver {
+    fn has_flag(flag: Flag<'_>, state: &JobState, now: Time) -> bool {
+        flag.holds(state, now) || (flag == Flag::Failing && state.counters.failed > 0)
+    }
+}
+
+/// Counts the jobs of all names, whichever are asked for.
+pub(crate) struct CountsAllNames;
+impl Defect for CountsAllNames {
+    fn counted_prefix(_: &str) -> &str {
+        ""
     }
 }
 

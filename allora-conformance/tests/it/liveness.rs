@@ -135,7 +135,7 @@ fn a_node_that_cannot_run_it_is_excused() {
 #[test]
 fn a_job_that_is_paused_or_cannot_be_read_waits() {
     let scene = Scene::new();
-    scene.act(Action::Pause { note: "" });
+    scene.act(Action::Pause { note: "", until: None });
     assert_eq!(scene.until(100).found(), []);
     let scene = Scene::new();
     scene.trace.record("job", Some(JobState::unreadable("job", "newer")));

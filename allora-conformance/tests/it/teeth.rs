@@ -116,6 +116,8 @@ teeth! {
     ends_data_at_nul: EndsDataAtNul;
     cuts_instants: CutsInstants;
     ignores_the_pause: IgnoresThePause;
+    forgets_the_end_of_the_pause: ForgetsTheEndOfThePause;
+    keeps_ended_pauses: KeepsEndedPauses;
     finds_too_much: FindsTooMuch;
     hides_others: HidesOthers;
     lists_backwards: ListsBackwards;
@@ -154,4 +156,6 @@ teeth! {
     forgets_what_was: ForgetsWhatWas;
     shows_old_changes_first: ShowsOldChangesFirst;
     notes_in_another_step: NotesInAnotherStep;
+    fails_for_ever: FailsForEver;
+    counts_all_names: CountsAllNames;
 }

@@ -73,7 +73,7 @@ fn range(entry: &HistoryEntry, context: &Context) -> Option<String> {
 pub(crate) fn text(entry: &HistoryEntry, context: &Context) -> String {
     let error = entry.outcome.error();
     if !error.is_empty() {
-        return error.to_owned();
+        return context.visible(error).to_owned();
     }
     if let Some(reason) = entry.reason {
         return reason_in_words(reason, context);

@@ -24,6 +24,7 @@ use allora_core::{
 };
 use askama::Template;
 use axum::extract::State;
+use chrono::TimeDelta;
 use std::sync::Arc;
 
 #[derive(Debug, Template)]
@@ -203,12 +204,17 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         is_key_busy: facts.is_key_busy,
     };
     let words = if is_gone { Vec::new() } else { words(&state, around, context.now) };
-    let is_paused = state.paused.is_some();
-    let is_to_come = |next: &&NextRun| !is_paused && next.due_at > context.now;
+    let is_held = |at: Time| state.paused.as_ref().is_some_and(|pause| pause.lasts(at));
+    let is_to_come = |next: &&NextRun| next.due_at > context.now && !is_held(next.due_at);
     let mut to_come: Vec<NextRun> = facts.next.iter().filter(is_to_come).copied().collect();
-    // Of a job that is overdue, the next ones may all be past.
-    if let Some(one) = facts.definition.as_ref().filter(|_| to_come.is_empty() && !is_paused) {
-        let further = one.settings().explain(name, one.schedule(), context.now, NEXT);
+    // Of a job that is overdue, the next ones may all be past; of one that is paused, held back.
+    let after = match &state.paused {
+        None => Some(context.now),
+        Some(pause) => pause.until.map(|until| until - TimeDelta::milliseconds(1)),
+    };
+    let one = facts.definition.as_ref().filter(|_| to_come.is_empty());
+    if let Some((one, after)) = one.zip(after) {
+        let further = one.settings().explain(name, one.schedule(), after, NEXT);
         let further = further.into_iter().map(|one| (one.nominal, one.due));
         to_come = further.map(|(scheduled_at, due_at)| NextRun { scheduled_at, due_at }).collect();
     }
@@ -236,8 +242,8 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
     };
     let some = |what: &str, value: &str| (!value.is_empty()).then(|| filter(what, value));
     // While a run is active, the record may still have its occurrence as the next one.
-    let next = match state.leases.is_empty() {
-        true => state.next.filter(|_| !is_paused),
+    let next = match state.leases.is_empty() && state.paused.is_none() {
+        true => state.next,
         false => to_come.first().copied(),
     };
     let (runs_on, not_on) = places(&state, &facts.nodes, is_gone);
@@ -261,7 +267,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         older,
         no_rows: no_rows.to_owned(),
         coming: coming(&to_come, facts.definition.as_ref(), context),
-        is_paused,
+        is_paused: state.paused.is_some(),
         fields: facts.definition.as_ref().map(|one| fields(one.settings())).unwrap_or_default(),
         data: data(&state, context.sees_data),
         letters: state
@@ -272,7 +278,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
                 scheduled: context.moment(letter.occurrence.scheduled_at),
                 died: context.moment(letter.died_at),
                 attempts: counted(letter.attempts as usize, "attempt"),
-                error: letter.error.clone(),
+                error: context.visible(&letter.error).to_owned(),
                 why: context.why(name, letter.occurrence.scheduled_at),
             })
             .collect(),
@@ -287,7 +293,10 @@ fn pause(state: &JobState, context: &Context) -> String {
     let Some(pause) = &state.paused else { return String::new() };
     let since = context.moment(pause.since);
     let note = if pause.note.is_empty() { String::new() } else { format!(" “{}”", pause.note) };
-    format!("Paused since {}, {}.{note} Manual triggers still run.", since.text, since.distance)
+    let until = pause.until.map(|until| context.moment(until));
+    let until = until.map(|until| format!(", until {}, {}", until.text, until.distance));
+    let (text, distance, until) = (since.text, since.distance, until.unwrap_or_default());
+    format!("Paused since {text}, {distance}{until}.{note} Manual triggers still run.")
 }
 
 /// The answer of the core, with its times in the zone of the page.
@@ -347,7 +356,7 @@ fn look_of(code: &str) -> &str {
 /// A value of the evidence.
 fn shown(fact: &Fact, context: &Context) -> String {
     match fact {
-        Fact::Text(text) => short_nodes(text),
+        Fact::Text(text) => short_nodes(context.visible(text)),
         Fact::Number(number) => number.to_string(),
         Fact::Time(at) => context.moment(*at).text,
         Fact::Names(names) => names.join(", "),

@@ -230,6 +230,9 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
     };
     let nothing = match (rows.is_empty(), asked.is_filtered()) {
         (false, _) => String::new(),
+        (true, true) if found.gave_up_at.is_some() => {
+            "No job among these matches this filter; go on with the next ones.".to_owned()
+        }
         (true, true) => "No job matches this filter.".to_owned(),
         (true, false) => {
             "No job yet: add one in code, with `allora add`, or from a crontab.".to_owned()

@@ -113,7 +113,8 @@ fn of_jobs(overview: &Overview, context: &Context) -> Vec<Need> {
     let failing: Vec<&JobState> =
         overview.of(Word::Failing).iter().filter(|job| !is_dead(job)).collect();
     let is_long = |job: &&JobState| {
-        job.paused.as_ref().is_some_and(|pause| pause.since + LONG_PAUSE <= context.now)
+        let forgotten = job.paused.as_ref().filter(|pause| pause.until.is_none());
+        forgotten.is_some_and(|pause| pause.since + LONG_PAUSE <= context.now)
     };
     let paused: Vec<&JobState> = overview.of(Word::Paused).iter().filter(is_long).collect();
     let all = |word: Word| overview.of(word).iter().collect::<Vec<_>>();
@@ -150,7 +151,7 @@ fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
                 let at = context.moment(letter.occurrence.scheduled_at);
                 let attempts = counted(letter.attempts as usize, "attempt");
                 need.text = format!("was given up for {} after {attempts}.", at.text);
-                need.evidence = short(&letter.error, EVIDENCE);
+                need.evidence = short(context.visible(&letter.error), EVIDENCE);
                 need.page = why(context.why(&job.name, letter.occurrence.scheduled_at));
             }
         }
@@ -158,7 +159,7 @@ fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
             if let Some(last) = &job.last {
                 need.text = format!("has not succeeded: its last run was {}.", last.word());
                 need.look = look(last.word());
-                need.evidence = short(last.error(), EVIDENCE);
+                need.evidence = short(context.visible(last.error()), EVIDENCE);
             }
         }
         Word::Unreadable => {
@@ -190,7 +191,7 @@ fn of_many(word: Word, jobs: &[&JobState], context: &Context) -> Need {
     let (text, remedy) = match word {
         Word::Unreadable => (
             "cannot be read by this build: no node runs such a job.",
-            "Run a build that can read the record, or delete the job and create it again.",
+            "Run a build that can read it. A definition is also repaired by `allora modify`.",
         ),
         Word::Overdue => (
             "have been due for more than a minute, and no node has claimed them.",
@@ -202,7 +203,7 @@ fn of_many(word: Word, jobs: &[&JobState], context: &Context) -> Need {
         ),
         Word::Failing => (
             "have not succeeded the last time they ran.",
-            "Read the error, and correct what it names; the next occurrence runs in any case.",
+            "Read the error, and correct what it names.",
         ),
         Word::Paused => (
             "are paused for more than seven days.",
@@ -354,7 +355,8 @@ mod tests {
     fn a_pause_needs_somebody_after_a_week_only() {
         let paused = |since: &str| {
             let mut job = JobState::empty("report");
-            job.paused = Some(Pause { since: at(since), note: "until the move".into() });
+            job.paused =
+                Some(Pause { since: at(since), until: None, note: "until the move".into() });
             job
         };
         assert_eq!(cards(vec![paused("2026-10-25T02:00:00Z")]), []);

@@ -163,7 +163,15 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
         counts: counts(overview, context),
         plots: match day.is_unknown {
             true => Vec::new(),
-            false => plots(&day.entries, overview, context).into(),
+            false => {
+                let mut plots = plots(&day.entries, overview, context);
+                if !day.is_whole {
+                    let alone =
+                        format!("; of the newest {} entries alone", grouped(day.entries.len()));
+                    plots.iter_mut().for_each(|plot| plot.rest += &alone);
+                }
+                plots.into()
+            }
         },
         timeline: timeline(&day.entries, day.is_whole || day.is_unknown, overview, &lanes, context),
         running,
@@ -195,7 +203,7 @@ fn counts(overview: &Overview, context: &Context) -> Vec<Count> {
     all.map(count).collect()
 }
 
-/// The jobs that have a lane: those that need somebody, those that run, then those that ran longest in
+/// The jobs that have a lane: those on the cards, then the running ones, then those that ran longest in
 /// the last day.
 fn lanes<'a>(overview: &'a Overview, day: &Day) -> Vec<&'a JobState> {
     let mut spent: HashMap<&str, Duration> = HashMap::new();

@@ -85,7 +85,7 @@ fn view(entry: &HistoryEntry, entries: &[HistoryEntry], context: &Context) -> Vi
         look: look(entry.outcome.word()),
         scheduled: context.moment(entry.occurrence.scheduled_at),
         fields: fields(entry, context),
-        error: entry.outcome.error().to_owned(),
+        error: context.visible(entry.outcome.error()).to_owned(),
         output,
         why: context.why(&entry.name, entry.occurrence.scheduled_at),
         attempts: if attempts.len() > 1 { attempts } else { Vec::new() },

@@ -180,13 +180,20 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
     let shown = grouped(rows.len());
     let count = match (found.gave_up_at, found.older.is_some()) {
         (Some(read), _) => format!("{shown} among {} entries.", grouped(read)),
-        (None, true) => format!("The newest {shown}."),
-        (None, false) => format!("{shown} in all."),
+        (None, true) if asked.before.is_none() => format!("The newest {shown}."),
+        (None, true) => format!("{shown} of more."),
+        (None, false) if asked.before.is_none() => format!("{shown} in all."),
+        (None, false) => format!("{shown} to the oldest."),
     };
     let nothing = match (rows.is_empty(), asked.outcome) {
         (false, _) => String::new(),
-        (true, "failures") => "No failure.".to_owned(),
-        (true, _) => "No run matches this filter.".to_owned(),
+        (true, outcome) => {
+            let what = if outcome == "failures" { "failure" } else { "run of this filter" };
+            match found.gave_up_at {
+                Some(_) => format!("No {what} among these; older entries may have some."),
+                None => format!("No {what}."),
+            }
+        }
     };
     let choice = |value: &'static str| Choice { value, is_chosen: value == asked.outcome };
     View {

@@ -2,7 +2,7 @@
 
 use super::{Linked, counted, entry::usual, short};
 use crate::{context::Context, look::look, overview::Overview, times::took, words::OVERDUE};
-use allora_core::{HistoryEntry, Time, backend::JobState, stored::Definition};
+use allora_core::{HistoryEntry, Schedule as _, Time, backend::JobState, stored::Definition};
 use chrono::TimeDelta;
 use std::{collections::HashSet, fmt::Write, time::Duration};
 
@@ -363,25 +363,29 @@ fn future_width(usual: Option<Duration>, at: Time, now: Time) -> i64 {
 /// The times at which a job is due in the next day, from the next one in its record on: a period has its
 /// own phase.
 fn coming(job: &JobState, now: Time) -> Vec<Time> {
-    let Some(next) = job.next.filter(|_| job.paused.is_none()) else { return Vec::new() };
+    let Some(next) = job.next else { return Vec::new() };
     let mut coming = vec![next.due_at];
     if let Ok(definition) = Definition::parse(&job.name, &job.definition) {
         let mut settings = definition.settings().clone();
         let until = now + SPAN;
         settings.end = Some(settings.end.map_or(until, |end| end.min(until)));
-        let further = settings.explain(&job.name, definition.schedule(), next.scheduled_at, COMING);
+        // An overdue job may have been so for a year: what passed is not to come.
+        let passed = definition.schedule().latest_at(next.scheduled_at, now);
+        let after = passed.unwrap_or(next.scheduled_at);
+        let further = settings.explain(&job.name, definition.schedule(), after, COMING);
         coming.extend(further.into_iter().map(|explained| explained.due));
         if let [first, .., last] = coming[..]
             && coming.len() > COMING
         {
             let step = (last - first) / i32::try_from(COMING).unwrap_or(i32::MAX);
-            // A second is the shortest period of a schedule.
+            // Shorter periods are drawn as one occurrence a second.
             let step = step.max(TimeDelta::seconds(1));
             let later = std::iter::successors(Some(last + step), |at| Some(*at + step));
             coming.extend(later.take_while(|at| *at < until));
         }
     }
-    coming.retain(|at| (now..now + SPAN).contains(at));
+    let is_held = |at: Time| job.paused.as_ref().is_some_and(|pause| pause.lasts(at));
+    coming.retain(|at| (now..now + SPAN).contains(at) && !is_held(*at));
     coming
 }
 

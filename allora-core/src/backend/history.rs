@@ -9,11 +9,11 @@
 
 use super::{HistoryLimits, JobState, Lease, NotRunReason, Occurrence, Outcome};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     time::{Time, since},
 };
 use async_trait::async_trait;
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, fmt, str::FromStr, time::Duration};
 
 /// The history of all runs, within the [limits](super::HistoryLimits) that the store keeps.
 ///
@@ -34,6 +34,8 @@ use std::{cmp::Reverse, time::Duration};
 /// 4. *The newest come first*, page by page, and no page hides or repeats an entry, also if entries
 ///    of many jobs have equal fences. Cases: `history::the_newest_come_first_page_by_page`,
 ///    `history::pages_are_whole_where_many_jobs_have_equal_fences`.
+///    A query leaves out what it does not ask for, by time, outcome, kind and prefix, and its pages are
+///    whole nevertheless. Case: `history::a_query_has_whole_pages_of_what_it_asks_for`.
 /// 5. *An entry has the times of its run*: when it was due, when it started, when it ended. Cases:
 ///    `history::an_entry_has_the_times_of_its_run`,
 ///    `history::an_ended_lease_has_an_entry_with_its_times`.
@@ -65,6 +67,17 @@ pub struct HistoryQuery<'a> {
     /// Only entries below this one: the [cursor](HistoryEntry::cursor) of the last entry of the page
     /// before. Default: from the newest one.
     pub before: Option<&'a HistoryCursor>,
+    /// Only entries that are not older than this, by the time of their claims; ranges that were not run,
+    /// by the time at which that was recorded. Default: however old.
+    pub from: Option<Time>,
+    /// Only entries that are older than this. Default: up to the newest one.
+    pub until: Option<Time>,
+    /// Only [failures](Outcome::is_failure). Default: every outcome.
+    pub failures_only: bool,
+    /// Only entries of stored schedules of this kind; with an empty text, of jobs in code.
+    pub kind: Option<&'a str>,
+    /// Only entries of jobs whose names begin with this text.
+    pub prefix: &'a str,
     /// The largest number of entries.
     pub limit: usize,
 }
@@ -72,7 +85,16 @@ pub struct HistoryQuery<'a> {
 impl<'a> HistoryQuery<'a> {
     /// The newest `limit` entries of all jobs.
     pub fn new(limit: usize) -> Self {
-        Self { name: None, before: None, limit }
+        Self {
+            name: None,
+            before: None,
+            from: None,
+            until: None,
+            failures_only: false,
+            kind: None,
+            prefix: "",
+            limit,
+        }
     }
 
     /// Of this job only.
@@ -88,16 +110,110 @@ impl<'a> HistoryQuery<'a> {
         self.before = Some(before);
         self
     }
+
+    /// Not older than this.
+    #[must_use]
+    pub fn from(mut self, from: Time) -> Self {
+        self.from = Some(from);
+        self
+    }
+
+    /// Older than this.
+    #[must_use]
+    pub fn until(mut self, until: Time) -> Self {
+        self.until = Some(until);
+        self
+    }
+
+    /// Failures only.
+    #[must_use]
+    pub fn failures_only(mut self) -> Self {
+        self.failures_only = true;
+        self
+    }
+
+    /// Of this kind only; with an empty text, of jobs in code.
+    #[must_use]
+    pub fn kind(mut self, kind: &'a str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Of jobs whose names begin with this text.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &'a str) -> Self {
+        self.prefix = prefix;
+        self
+    }
+
+    /// `true` if the page may have this entry.
+    pub fn admits(&self, entry: &HistoryEntry) -> bool {
+        self.name.is_none_or(|name| entry.name == name)
+            && self.first_place().is_none_or(|first| entry.cursor() < first)
+            && entry.fence >= self.lowest_fence()
+            && (!self.failures_only || entry.outcome.is_failure())
+            && self.kind.is_none_or(|kind| entry.kind == kind)
+            && entry.name.starts_with(self.prefix)
+    }
+
+    /// The cursor below which the page begins: fences are drawn from microseconds.
+    pub(crate) fn first_place(&self) -> Option<HistoryCursor> {
+        let fence = self.until.map(|until| until.timestamp_micros());
+        let until = fence.map(|fence| HistoryCursor { fence, name: String::new() });
+        [until, self.before.cloned()].into_iter().flatten().min()
+    }
+
+    /// The lowest fence of an entry of the page.
+    pub(crate) fn lowest_fence(&self) -> i64 {
+        self.from.map_or(i64::MIN, |from| from.timestamp_micros())
+    }
+
+    /// True if entries are left out that are between others of the page.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.failures_only || self.kind.is_some() || !self.prefix.is_empty()
+    }
 }
 
 /// The key of an entry, and its place: a page has the highest fence first, and of equal fences the
-/// name that is last in the order of its bytes.
+/// name that is last in the order of its bytes. As a text, it is the fence, a colon and the name.
+///
+/// ```
+/// use allora::backend::HistoryCursor;
+///
+/// let cursor: HistoryCursor = "1767225600000000:acme: report".parse()?;
+/// assert_eq!((cursor.fence, &*cursor.name), (1_767_225_600_000_000, "acme: report"));
+/// assert_eq!(cursor.to_string(), "1767225600000000:acme: report");
+/// assert!("report".parse::<HistoryCursor>().is_err());
+/// # Ok::<(), allora::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HistoryCursor {
     /// The fence.
     pub fence: i64,
     /// The job.
     pub name: String,
+}
+
+impl fmt::Display for HistoryCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.fence, self.name)
+    }
+}
+
+impl FromStr for HistoryCursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.split_once(':');
+        let cursor = parts.and_then(|(fence, name)| {
+            Some(Self { fence: fence.parse().ok()?, name: name.to_owned() })
+        });
+        cursor.ok_or_else(|| {
+            Error::invalid(format!(
+                "{text:?} is no place in the history; give that of an entry, as \"1767225600000000:job\""
+            ))
+        })
+    }
 }
 
 /// One entry: one run, or one range of occurrences that were missed or skipped.

@@ -6,6 +6,7 @@
 //! belong to core; a backend has none.
 
 mod claim;
+mod flags;
 mod history;
 mod history_limits;
 mod key;
@@ -18,6 +19,8 @@ mod reply;
 mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
+pub use flags::{Count, Counts, Flag, Flagged, MOST_COUNTED, OVERDUE};
+pub(crate) use flags::{INDEXED, MOST_TEXTS, has_failed};
 pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
 pub use history_limits::{HistoryLimits, HistoryTrim, Newest};
 pub use key::{ClaimKey, Waiter};
@@ -30,6 +33,7 @@ pub use operation::{
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
 pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Preferred, Queries};
+pub(crate) use queries::{scan_counts, scan_flagged};
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
 pub(crate) use reply::{no_reply, outcome_of_trigger};
 pub use state::{
@@ -174,10 +178,16 @@ use std::{fmt, sync::Arc};
 ///    `triggers::a_trigger_is_remembered_beside_runs_and_dead_letters`,
 ///    `triggers::a_job_is_not_pruned_while_it_remembers_triggers`,
 ///    `triggers::a_deleted_job_forgets_its_triggers`.
-/// 20. *A pause holds back the schedule*, started or not, but neither active runs nor triggers.
-///    Cases: `operators::a_paused_schedule_offers_nothing`,
+/// 20. *A pause holds back the schedule*, started or not, but neither active runs nor triggers. What it
+///    holds back is due at its end, if it has one. Cases: `operators::a_paused_schedule_offers_nothing`,
 ///    `operators::a_failed_run_is_not_retried_while_paused`,
-///    `operators::a_run_continues_while_paused`, `operators::triggers_run_while_paused`.
+///    `operators::a_run_continues_while_paused`, `operators::triggers_run_while_paused`,
+///    `pauses::what_a_pause_holds_back_is_due_when_it_ends`,
+///    `pauses::a_read_shows_that_a_pause_is_over_and_changes_nothing`,
+///    `pauses::a_pause_that_was_followed_by_a_change_is_over_for_good`,
+///    `pauses::a_pause_is_set_again_with_another_end`,
+///    `pauses::a_silent_run_is_retried_when_lease_and_pause_are_over`,
+///    `pauses::a_new_definition_keeps_the_end_of_the_pause`.
 /// 21. *Dead letters are kept*, the last ones, until an operator reruns them as the same occurrences
 ///    or dismisses them. Cases:
 ///    `operators::a_dead_letter_is_kept_and_can_be_rerun`,

@@ -279,10 +279,13 @@ pub enum Action<'a> {
     /// Changes kind, definition or data of a job. Active runs continue.
     Modify(Edit<'a>),
     /// Pauses the schedule. Triggers still run, once: what waits for another attempt, of a trigger too,
-    /// waits for the end of the pause. Pausing a paused schedule changes the note only.
+    /// waits for the end of the pause. Pausing a paused schedule changes the note and the end only.
     Pause {
         /// The reason, for readers.
         note: &'a str,
+        /// The time at which the pause ends by itself, in the future of the store: the next operation
+        /// on the record that is not a read removes it. `None`: when the schedule is resumed.
+        until: Option<Time>,
     },
     /// Resumes a paused schedule. Its cursor stays: the catch-up policy decides what becomes of the
     /// occurrences that passed.

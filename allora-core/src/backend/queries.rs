@@ -1,6 +1,6 @@
 //! Queries: reads that are not about one known name.
 
-use super::{Claimed, HistoryQuery, JobState, TimeSource};
+use super::{Claimed, Counts, Flag, Flagged, HistoryQuery, JobState, TimeSource};
 use crate::{
     error::{Error, ErrorKind, Result},
     record::Change,
@@ -43,6 +43,12 @@ use std::fmt;
 ///    `changes::the_changes_of_a_deleted_job_are_kept`,
 ///    `changes::a_deletion_keeps_what_is_needed_to_undo_it`,
 ///    `changes::what_a_change_keeps_comes_back_whole`.
+/// 5. *Flags follow the record* with the write that changes them, and numbers agree with the pages.
+///    Cases: `flags::a_job_is_found_by_the_flags_of_its_state`,
+///    `flags::kind_owner_and_tags_are_found_until_an_edit_or_a_deletion`,
+///    `flags::flagged_jobs_come_page_by_page`,
+///    `flags::what_runs_and_what_is_overdue_is_found`,
+///    `flags::numbers_agree_with_the_pages`.
 #[async_trait]
 pub trait Queries: Send + Sync {
     /// Records that want attention. Needs no operation beside it: the reply carries the store's
@@ -127,6 +133,98 @@ pub trait Queries: Send + Sync {
         let none = "this store keeps no record of changes; use one of the others if you need it";
         Err(Error::new(ErrorKind::Unsupported, none).op("changes"))
     }
+
+    /// A page of the jobs with this flag, ordered by name as bytes. Dead letters may be missing in those
+    /// that run, are due or are overdue.
+    ///
+    /// What runs is looked for among the 2 000 schedules that are due first or whose leases end first,
+    /// the first 2 000 paused ones and as many jobs in code: in a larger store,
+    /// [`Flagged::is_complete`] is `false`. So it is with what cannot be read. What is due or overdue is
+    /// complete unless there is as much of it.
+    ///
+    /// Default: by lists of all jobs. A call reads at most 10 000, and is incomplete if there are more;
+    /// [`Flagged::next`] goes on.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    async fn flagged(&self, flag: Flag<'_>, page: Page<'_>, time: TimeSource) -> Result<Flagged> {
+        scan_flagged(self, flag, page, time).await
+    }
+
+    /// The numbers of jobs with each flag, of those whose names begin with `prefix`.
+    ///
+    /// Default: among the first 10 000 jobs of the list. If there are more, no number is exact.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    async fn counts(&self, prefix: &str, time: TimeSource) -> Result<Counts> {
+        scan_counts(self, prefix, time).await
+    }
+}
+
+/// The most jobs that a call reads which has no index.
+const SCANNED: usize = 10_000;
+
+/// The number of jobs that one of its requests reads.
+const SCANNED_AT_ONCE: usize = 500;
+
+/// The store's time: a search for nothing has it.
+async fn time_of<Q: Queries + ?Sized>(queries: &Q, time: TimeSource) -> Result<Time> {
+    Ok(queries.find_due(DueQuery::new(&[], Time::UNIX_EPOCH, 1), time).await?.now)
+}
+
+/// The jobs with a flag, by lists.
+pub(crate) async fn scan_flagged<Q: Queries + ?Sized>(
+    queries: &Q,
+    flag: Flag<'_>,
+    page: Page<'_>,
+    time: TimeSource,
+) -> Result<Flagged> {
+    let now = time_of(queries, time).await?;
+    let mut after = page.after.map(str::to_owned);
+    let (mut found, mut read) = (Vec::new(), 0);
+    while read < SCANNED {
+        let part = Page { after: after.as_deref(), limit: SCANNED_AT_ONCE, ..page };
+        let listed = queries.list(part).await?;
+        let is_last = listed.len() < SCANNED_AT_ONCE;
+        read += listed.len();
+        for state in listed {
+            if found.len() == page.limit {
+                return Ok(Flagged::new(found, after));
+            }
+            after = Some(state.name.clone());
+            found.extend(flag.holds(&state, now).then_some(state));
+        }
+        if is_last {
+            return Ok(Flagged::new(found, None));
+        }
+    }
+    Ok(Flagged::new(found, after).incomplete())
+}
+
+/// The numbers of jobs with each flag, among the first ones of a list.
+pub(crate) async fn scan_counts<Q: Queries + ?Sized>(
+    queries: &Q,
+    prefix: &str,
+    time: TimeSource,
+) -> Result<Counts> {
+    let now = time_of(queries, time).await?;
+    let mut all: Vec<JobState> = Vec::new();
+    let mut is_whole = false;
+    while !is_whole && all.len() < SCANNED {
+        let mut part = Page::first(SCANNED_AT_ONCE).prefix(prefix);
+        part.after = all.last().map(|state| &*state.name);
+        let listed = queries.list(part).await?;
+        is_whole = listed.len() < SCANNED_AT_ONCE;
+        all.extend(listed);
+    }
+    Ok(Counts::among(&all, now, is_whole))
 }
 
 /// The records to find: of these kinds, wanting attention before `until`, at most `limit`. The

@@ -140,7 +140,11 @@ pub(crate) async fn outcome_of_trigger(
     let after = triggered.entries_after();
     let mut before = None;
     loop {
-        let query = HistoryQuery { name: Some(&state.name), before: before.as_ref(), limit: PAGE };
+        let query = HistoryQuery {
+            name: Some(&state.name),
+            before: before.as_ref(),
+            ..HistoryQuery::new(PAGE)
+        };
         let entries = history.entries(query).await?;
         for entry in entries.iter().take_while(|entry| entry.fence > after) {
             if entry.is_final() && entry.occurrence == *occurrence {

@@ -85,7 +85,9 @@ pub struct JobState {
     pub leases: Vec<Lease>,
     /// Of a concurrency key: the jobs that wait for it, in their order.
     pub waiters: Vec<Waiter>,
-    /// The pause, if the schedule is paused. Triggers still run.
+    /// The pause, if the schedule is paused. Triggers still run. One that has [ended by
+    /// itself](Pause::until) may stay here until the record is written:
+    /// [`is_paused`](Self::is_paused) decides.
     pub paused: Option<Pause>,
     /// The dead letters, the oldest first.
     pub dead: Vec<DeadLetter>,
@@ -106,6 +108,11 @@ impl JobState {
     /// A record that cannot be read: listed, and run by no node.
     pub fn unreadable(name: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { unreadable: Some(reason.into()), ..Self::empty(name) }
+    }
+
+    /// `true` if the schedule is paused at this time of the store.
+    pub fn is_paused(&self, now: Time) -> bool {
+        self.paused.as_ref().is_some_and(|pause| pause.lasts(now))
     }
 }
 
@@ -237,7 +244,7 @@ pub struct DeadLetter {
     pub error: String,
 }
 
-/// The time and the reason of a pause.
+/// The time, the end and the reason of a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "json",
@@ -248,8 +255,18 @@ pub struct Pause {
     /// The time of the pause.
     #[cfg_attr(feature = "json", serde(deserialize_with = "crate::json::instant"))]
     pub since: Time,
+    /// The time at which it ends by itself; `None` if it lasts until the schedule is resumed.
+    #[cfg_attr(feature = "json", serde(default, deserialize_with = "crate::json::maybe_instant"))]
+    pub until: Option<Time>,
     /// The operator's note; may be empty.
     pub note: String,
+}
+
+impl Pause {
+    /// `true` before its end.
+    pub fn lasts(&self, now: Time) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
 }
 
 /// The totals of a job's occurrences since it was created.

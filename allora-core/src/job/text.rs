@@ -8,7 +8,7 @@ use crate::{
     time::Time,
 };
 use chrono::SecondsFormat;
-use std::{str::FromStr, time::Duration};
+use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
 /// A definition's text, taken apart.
 pub(crate) struct DefinitionText {
@@ -49,6 +49,14 @@ pub(crate) fn due_lease(definition: &str) -> Option<Duration> {
     // A node reads a named calendar before it claims.
     let has_named = parts(&schedule).any(|(_, part)| AnySchedule::is_named_calendar(part));
     (!has_named && settings.concurrency_key.is_none()).then_some(lease)
+}
+
+/// The owner and the tags in a definition, as far as this build can read it.
+pub(crate) fn owner_and_tags(definition: &str) -> (Option<String>, BTreeSet<String>) {
+    // Most have none, and a commit asks.
+    let may_have_some = definition.contains("owner") || definition.contains("tags");
+    let read = may_have_some.then(|| DefinitionText::read(definition).ok()).flatten();
+    read.map(|read| (read.settings.owner, read.settings.tags)).unwrap_or_default()
 }
 
 /// The window in a definition, if it has one that this build can read.

@@ -86,10 +86,11 @@ impl Planner {
         let Some(slot) = self.jobs.get(id) else { return };
         // The end of a run of this node is seen when it comes.
         let leased = state.leases.iter().find(|lease| lease.on_expiry == OnExpiry::Retry);
-        if leased.is_some_and(|lease| !self.ids.is_own(lease.claim_id)) && !known.paused {
+        if leased.is_some_and(|lease| !self.ids.is_own(lease.claim_id)) {
             let next = after_lease(slot, &known);
+            let next = next.and_then(|next| Some((next, known.due_after_pause(next)?)));
             known.set_after_lease(
-                next.map(|next| (next, recheck(next.due_at, now, self.config.poll))),
+                next.map(|(next, due_at)| (next, recheck(due_at, now, self.config.poll))),
             );
         }
         let ahead = ahead_until(&slot.name, &slot.spec, state, now);
@@ -324,7 +325,7 @@ fn has_future(slot: &Slot, state: &JobState, now: Time) -> bool {
 
 /// `true` if the head has been due for [`ABANDONED_AFTER`], and nothing keeps a node from running it.
 fn is_abandoned(state: &JobState, now: Time) -> bool {
-    state.paused.is_none()
+    !state.is_paused(now)
         && state.leases.iter().all(|lease| lease.until <= now)
         && state.due_at.is_some_and(|due_at| saturating_add(due_at, ABANDONED_AFTER) <= now)
 }

@@ -1,7 +1,7 @@
 //! Everything that a planner answers: requests to send, runs to start, events, and states to
 //! publish.
 
-use super::{DueRequest, Release, Request, Start, When};
+use super::{DueRequest, Release, Request, Start, When, job::known::PauseEnd};
 use crate::{backend::NextRun, error::Error, event::Event, registry::Ranking, time::Time};
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub(crate) struct PlannedJob {
     /// The time since which, or from which, an occurrence can be claimed; `None` if a lease or a
     /// problem of the job holds it back.
     pub(crate) claimable_at: Option<Time>,
-    /// The schedule is paused.
-    pub(crate) is_paused: bool,
+    /// The end of the pause, if the schedule is paused.
+    pub(crate) paused: Option<PauseEnd>,
 }
 
 /// The state of the planner, for the other parts of its claimer.

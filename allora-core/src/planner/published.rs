@@ -25,7 +25,7 @@ impl Planner {
                 PlannedJob {
                     next: known.open_cursor().or(after_lease),
                     claimable_at: known.due_at.filter(|_| !is_held && !waits),
-                    is_paused: known.paused,
+                    paused: known.paused(),
                 }
             }
             Phase::Off(_) => PlannedJob::default(),

@@ -12,9 +12,10 @@ use crate::{
 /// readers of the history go to `history`.
 ///
 /// Pure: equal arguments give equal results, on every store. A reply that is an error, `Absent`,
-/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was; but a change by an
-/// [author](Operation::author), even one that is refused, draws a fence of a live record, and a note of
-/// it goes to `history`.
+/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was, and so does a read; but a change by
+/// an [author](Operation::author), even one that is refused, draws a fence of a live record, and a note
+/// of it goes to `history`. Any other reply is to a record without a pause that has
+/// [ended by itself](crate::backend::Pause::until).
 ///
 /// # Errors
 /// Only of operations for clients (create, modify and those of operators): `NotFound`, also of a
@@ -38,13 +39,21 @@ pub fn apply(
     context: OpContext<'_>,
     history: &mut HistoryBuffer,
 ) -> Result<Reply> {
-    match operation.author {
+    // Before the change is noted: its author has not ended that pause.
+    let ended = record.as_mut().and_then(|record| record.end_pause(context.now));
+    let reply = match operation.author {
         None => decide(record, operation, context, history),
         Some(author) => change::noted(record, operation, author, context, history),
+    };
+    let changes = !matches!(operation.action, Action::Read)
+        && !matches!(reply, Err(_) | Ok(Reply::LeaseLost | Reply::Invalid));
+    if let (Some(pause), Some(record), false) = (ended, record, changes) {
+        record.paused = Some(pause);
     }
+    reply
 }
 
-/// As [`apply()`], whoever the author is.
+/// As [`apply()`], whoever the author is, on a record without a pause that has ended.
 pub(super) fn decide(
     record: &mut Option<Record>,
     operation: &Operation<'_>,

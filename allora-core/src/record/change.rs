@@ -48,7 +48,7 @@ pub struct Change {
     /// What was done.
     pub action: ChangeAction,
     /// To what: the id of a trigger, the occurrence of a dead letter, the scope of a cancellation, the
-    /// range that was left out. Empty for the others.
+    /// range that was left out, the end of a pause. Empty for the others.
     pub detail: String,
     /// The job before the change: kind, definition, data, cursor, pause, counters and dead letters.
     /// `None` for a creation, and if nothing changed. A definition, data, counters and dead letters that
@@ -152,7 +152,9 @@ impl ChangeAction {
             Action::Create(_) => (Self::Create, none),
             Action::Modify(_) => (Self::Modify, none),
             Action::Delete => (Self::Delete, none),
-            Action::Pause { .. } => (Self::Pause, none),
+            Action::Pause { until, .. } => {
+                (Self::Pause, until.map_or(none, |until| format!("until {}", instant(until))))
+            }
             Action::Resume => (Self::Resume, none),
             Action::Skip(skip) => {
                 let (first, last) = (instant(skip.expected), instant(skip.not_run.last));
@@ -417,7 +419,7 @@ mod tests {
     #[test]
     fn a_change_says_who_by_which_way_what_and_when() {
         let mut world = World::created(b"");
-        world.ann(Action::Pause { note: "the mail server is down" }).unwrap();
+        world.ann(Action::Pause { note: "the mail server is down", until: None }).unwrap();
         let change = world.noted();
         assert_eq!((&*change.name, change.action), ("job", ChangeAction::Pause));
         assert_eq!((&*change.author.actor, &*change.author.via), ("ann", "console"));
@@ -441,7 +443,7 @@ mod tests {
         let mut world = World::created(b"");
         let fence = world.record().fence;
         let context = OpContext::new("operator", from_millis(9_000).unwrap());
-        let pause = Operation::new("job", Action::Pause { note: "" });
+        let pause = Operation::new("job", Action::Pause { note: "", until: None });
         apply(&mut world.record, &pause, context, &mut world.history).unwrap();
         assert_eq!(world.history.take_changes(), []);
         assert_eq!(world.record().fence, fence);
@@ -467,6 +469,30 @@ mod tests {
         let unchanged = world.noted();
         assert_eq!(unchanged.result, ChangeResult::Unchanged);
         assert!(unchanged.sequence > refused.sequence);
+    }
+
+    #[test]
+    fn a_pause_that_ended_by_itself_was_ended_by_no_author() {
+        let paused = || {
+            let mut world = World::created(b"");
+            let until = from_millis(3_500);
+            world.ann(Action::Pause { note: "", until }).unwrap();
+            assert_eq!(world.noted().detail, "until 1970-01-01T00:00:03.500Z");
+            world.second = 10;
+            world
+        };
+        let mut world = paused();
+        world.ann(Action::Resume).unwrap();
+        assert_eq!((world.noted().result, &world.record().paused), (ChangeResult::Unchanged, &None));
+        let mut world = paused();
+        let generation = world.record().generation;
+        world.ann(Action::Modify(Edit { data: Some(b"x"), ..Edit::of(generation) })).unwrap();
+        let change = world.noted();
+        assert_eq!((change.before.unwrap().paused, change.after.unwrap().paused), (None, None));
+        let mut world = paused();
+        world.ann(Action::Modify(Edit::of(7))).unwrap_err();
+        let kept = world.record().paused.clone();
+        assert_eq!((world.noted().before, kept.unwrap().until), (None, from_millis(3_500)));
     }
 
     #[test]
@@ -535,7 +561,7 @@ mod tests {
     fn large_data_is_left_out_only_where_it_would_have_to_be_kept() {
         let large = vec![b'x'; MAX_CHANGE_DATA + 1];
         let mut world = World::created(&large);
-        world.ann(Action::Pause { note: "" }).unwrap();
+        world.ann(Action::Pause { note: "", until: None }).unwrap();
         assert!(!world.noted().lacks_data, "it is the same before and after");
         let generation = world.record().generation;
         world.ann(Action::Modify(Edit { data: Some(b""), ..Edit::of(generation) })).unwrap();
@@ -555,7 +581,7 @@ mod tests {
         let mut last = 0;
         for turn in 0..3 {
             world.second -= 2;
-            world.ann(Action::Pause { note: "" }).unwrap();
+            world.ann(Action::Pause { note: "", until: None }).unwrap();
             world.ann(Action::Delete).unwrap();
             world.ann(Action::Create(NewSchedule::new("mail", "d", None))).unwrap();
             for change in world.history.take_changes() {

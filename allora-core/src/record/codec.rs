@@ -200,6 +200,8 @@ struct WireLetter<'a> {
 #[serde(deny_unknown_fields)]
 struct WirePause<'a> {
     since: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<i64>,
     note: Cow<'a, str>,
 }
 
@@ -234,10 +236,7 @@ impl<'a> From<&'a Record> for Wire<'a> {
             remembered: record.remembered.iter().map(WireRemembered::from).collect(),
             waiters: record.waiters.iter().map(WireWaiter::from).collect(),
             dead: record.dead.iter().map(WireLetter::from).collect(),
-            paused: record
-                .paused
-                .as_ref()
-                .map(|pause| WirePause { since: ms(pause.since), note: Cow::from(&pause.note) }),
+            paused: record.paused.as_ref().map(WirePause::from),
             deleted_at: record.deleted_at.map(ms),
             ended: record.ended.map(|ended| (ended.fence, WireEndedBy::from(ended.by))),
             last: record.last.as_ref().map(|last| (last.word().into(), last.error().into())),
@@ -250,9 +249,6 @@ impl<'a> From<&'a Record> for Wire<'a> {
 impl Wire<'_> {
     fn record(self) -> Result<Record, Unreadable> {
         let next = |(at, due_at)| Ok(NextRun { scheduled_at: time(at)?, due_at: time(due_at)? });
-        let pause = |pause: WirePause<'_>| {
-            Ok(Pause { since: time(pause.since)?, note: pause.note.into_owned() })
-        };
         Ok(Record {
             kind: self.kind.into_owned(),
             definition: self.definition.into_owned(),
@@ -271,7 +267,7 @@ impl Wire<'_> {
             remembered: all(self.remembered, WireRemembered::remembered)?,
             waiters: all(self.waiters, WireWaiter::waiter)?,
             dead: all(self.dead, WireLetter::letter)?,
-            paused: self.paused.map(pause).transpose()?,
+            paused: self.paused.map(WirePause::pause).transpose()?,
             deleted_at: self.deleted_at.map(time).transpose()?,
             ended: self.ended.map(|(fence, by)| Accepted { fence, by: by.into() }),
             last: self.last.map(|(word, error)| outcome(&word, &error)).transpose()?,
@@ -447,6 +443,21 @@ impl WireLetter<'_> {
     }
 }
 
+impl<'a> From<&'a Pause> for WirePause<'a> {
+    fn from(pause: &'a Pause) -> Self {
+        let Pause { since, until, note } = pause;
+        Self { since: ms(*since), until: until.map(ms), note: Cow::from(note) }
+    }
+}
+
+impl WirePause<'_> {
+    fn pause(self) -> Result<Pause, Unreadable> {
+        let Self { since, until, note } = self;
+        let (since, until) = (time(since)?, until.map(time).transpose()?);
+        Ok(Pause { since, until, note: note.into_owned() })
+    }
+}
+
 impl From<EndedBy> for WireEndedBy {
     fn from(by: EndedBy) -> Self {
         match by {
@@ -561,7 +572,7 @@ mod tests {
                 died_at: at(8),
                 error: "gone\n".into(),
             }],
-            paused: Some(Pause { since: at(1), note: String::new() }),
+            paused: Some(Pause { since: at(1), until: Some(at(3)), note: String::new() }),
             deleted_at: Some(at(2)),
             ended: Some(Accepted { fence: 1, by: EndedBy::Retried }),
             last: Some(Outcome::Failed("boom".into())),
@@ -602,6 +613,16 @@ mod tests {
             let record = Record { ended: Some(Accepted { fence: 9, by }), ..bare() };
             assert_eq!(decode(&encode(&record)), Ok(record));
         }
+    }
+
+    /// A build that does not know the end of a pause leaves the job to others.
+    #[test]
+    fn a_pause_without_an_end_is_written_as_before_there_were_ends() {
+        let paused = Some(Pause { since: from_millis(1).unwrap(), until: None, note: "n".into() });
+        let record = Record { paused, ..bare() };
+        let text = String::from_utf8(encode(&record)).unwrap();
+        assert!(text.contains(r#""paused":{"since":1,"note":"n"}"#), "{text}");
+        assert_eq!(decode(text.as_bytes()), Ok(record));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod claim;
 pub mod codec;
 mod complete;
 mod define;
+mod flags;
 mod history;
 mod key;
 mod operate;
@@ -22,6 +23,7 @@ pub use change::{
 };
 pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
+pub use flags::{FlagChanges, FlagSummary};
 pub use history::HistoryBuffer;
 pub use key::{KEEP_WAITER, MAX_WAITERS};
 pub use trigger::{
@@ -170,6 +172,17 @@ pub enum HeadOccurrence<'a> {
     Other(&'a Occurrence),
 }
 
+impl Head<'_> {
+    /// A pause holds back the schedule's occurrences, started or not. Triggers still run, but wait for
+    /// the end of the pause once an attempt has failed.
+    fn is_held_by_a_pause(&self) -> bool {
+        match self.occurrence {
+            HeadOccurrence::Other(occurrence) => occurrence.trigger.is_none() || self.attempts > 0,
+            HeadOccurrence::Cursor(_) => true,
+        }
+    }
+}
+
 impl HeadOccurrence<'_> {
     /// `true` if it is this occurrence.
     pub fn is(&self, occurrence: &Occurrence) -> bool {
@@ -223,46 +236,53 @@ impl Record {
 
     /// The occurrence that is offered next: of pending retries, triggers and the cursor, the one
     /// that is due first. While a lease that is retried on expiry lasts, it is the leased occurrence,
-    /// due at the lease's end. Depends on no clock.
+    /// due at the lease's end. What a pause holds back is due at its end. Depends on no clock.
     pub fn head(&self) -> Option<Head<'_>> {
         if self.deleted_at.is_some() {
             return None;
         }
         let leased = self.leases.iter().find(|lease| lease.on_expiry == OnExpiry::Retry);
-        if let Some(lease) = leased.filter(|lease| self.is_offered(&lease.occurrence)) {
-            let occurrence = HeadOccurrence::Other(&lease.occurrence);
-            return Some(Head { occurrence, due_at: lease.until, attempts: lease.attempt });
+        let leased_head = leased.map(|lease| Head {
+            occurrence: HeadOccurrence::Other(&lease.occurrence),
+            due_at: lease.until,
+            attempts: lease.attempt,
+        });
+        if leased.is_some_and(|lease| self.paused.is_none() || lease.occurrence.trigger.is_some()) {
+            return leased_head;
         }
-        // Of equal ones, the first in the list was made first.
-        let trigger = self.triggers.iter().min_by_key(|trigger| trigger.scheduled_at);
-        let trigger = trigger.map(|trigger| Head {
-            occurrence: HeadOccurrence::Other(trigger),
-            due_at: trigger.scheduled_at,
-            attempts: 0,
-        });
-        let retry = self.retries.iter().filter(|retry| {
-            self.is_offered(&retry.occurrence) && (self.paused.is_none() || retry.attempts == 0)
-        });
-        let retry = retry.min_by_key(|retry| retry.not_before).map(|retry| Head {
+        let retries = self.retries.iter().map(|retry| Head {
             occurrence: HeadOccurrence::Other(&retry.occurrence),
             due_at: retry.not_before,
             attempts: retry.attempts,
         });
-        let cursor = self.cursor_head().filter(|_| self.paused.is_none());
-        // `min_by_key` keeps the first of equals: a started occurrence goes before a new one.
-        let mut head =
-            [retry, trigger, cursor].into_iter().flatten().min_by_key(|head| head.due_at)?;
-        if let Some(lease) = leased {
-            // Paused: the leased occurrence is not offered again, but no run starts beside it.
-            head.due_at = head.due_at.max(lease.until);
-        }
-        Some(head)
+        let triggers = self.triggers.iter().map(|trigger| Head {
+            occurrence: HeadOccurrence::Other(trigger),
+            due_at: trigger.scheduled_at,
+            attempts: 0,
+        });
+        // Paused: the leased occurrence is not offered again, but no run starts beside it.
+        let beside = leased.map(|lease| lease.until);
+        let others = retries.chain(triggers).chain(self.cursor_head());
+        let others = others.map(|head| (Some(head.due_at), head));
+        let heads = leased_head.map(|head| (None, head)).into_iter().chain(others);
+        let heads = heads.filter_map(|(was_due, head)| {
+            let pause = self.paused.as_ref().filter(|_| head.is_held_by_a_pause());
+            let not_before = match pause {
+                Some(pause) => beside.max(Some(pause.until?)),
+                None => beside,
+            };
+            let due_at = not_before.map_or(head.due_at, |at| head.due_at.max(at));
+            Some((was_due, Head { due_at, ..head }))
+        });
+        // Of those that become due together, the first is the one that is first without the pause. Of
+        // equals, `min_by_key` keeps the first: a started occurrence goes before a new one, and what
+        // was made first.
+        heads.min_by_key(|(was_due, head)| (head.due_at, *was_due)).map(|(_, head)| head)
     }
 
-    /// A pause holds back the schedule's occurrences, started or not. Triggers still run, but wait for
-    /// the end of the pause once an attempt has failed.
-    fn is_offered(&self, occurrence: &Occurrence) -> bool {
-        self.paused.is_none() || occurrence.trigger.is_some()
+    /// Removes a pause that has ended by itself, and returns it.
+    fn end_pause(&mut self, now: Time) -> Option<Pause> {
+        self.paused.take_if(|pause| !pause.lasts(now))
     }
 
     /// `true` if the cursor is at this occurrence.

@@ -27,9 +27,11 @@ pub(super) fn operate(
     let name = operation.name;
     let now = whole_millis(context.now);
     match &operation.action {
-        Action::Pause { note } => {
+        Action::Pause { note, until } => {
+            let until = until.map(whole_millis);
+            check_end(name, until, now)?;
             let since = record.paused.take().map_or(now, |pause| pause.since);
-            record.paused = Some(Pause { since, note: (*note).to_owned() });
+            record.paused = Some(Pause { since, until, note: (*note).to_owned() });
         }
         Action::Resume => record.paused = None,
         Action::Skip(skip) => {
@@ -71,6 +73,16 @@ pub(super) fn operate(
         _ => {}
     }
     Ok(())
+}
+
+/// Checks that a pause does not end before it begins.
+fn check_end(name: &str, until: Option<Time>, now: Time) -> Result {
+    match until {
+        Some(until) if until <= now => Err(Error::invalid(format!(
+            "{name:?} cannot be paused until {until}: the store's time is {now}; give a later time"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The largest number of history entries of one cancellation: the last one is for all further

@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_job_without_triggers_remembers_nothing() {
         let mut job = Job::new();
-        job.apply(1, Action::Pause { note: "" }).unwrap();
+        job.apply(1, Action::Pause { note: "", until: None }).unwrap();
         assert_eq!(job.record().remembered, []);
         assert!(job.record().has_forgotten_triggers(t(1)));
         job.trigger(10, "order-7");

@@ -105,14 +105,14 @@ pub(crate) fn key_unused_since(state: &JobState) -> Option<Time> {
 }
 
 /// `true` if it is a one-off schedule that was started and has ended.
-pub(crate) fn is_finished(state: &JobState) -> bool {
+pub(crate) fn is_finished(state: &JobState, now: Time) -> bool {
     let has_ended = !state.kind.is_empty()
         && state.unreadable.is_none()
         && state.last_started.is_some()
         && state.due_at.is_none()
         && state.next.is_none()
         && state.leases.is_empty()
-        && state.paused.is_none()
+        && !state.is_paused(now)
         && state.dead.is_empty();
     has_ended && is_one_off(state)
 }

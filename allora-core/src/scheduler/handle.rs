@@ -15,6 +15,7 @@ use crate::{
     name::check_name,
     registry::{NodeInfo, ProgramReport},
     stored::{Gap, Schedules},
+    time::Time,
 };
 use chrono::SecondsFormat;
 use futures::future::pending;
@@ -287,6 +288,17 @@ impl Handle {
     /// A dropped call may or may not have paused the job. Pause it again.
     pub async fn pause(&self, name: &str, note: &str) -> Result<JobState> {
         self.change(name, |schedules| schedules.pause(name, note)).await
+    }
+
+    /// Pauses a job's schedule on all nodes until this time of the store, as [`Schedules::pause_until`].
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger). `Invalid` if the time has come already.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have paused the job. Pause it again.
+    pub async fn pause_until(&self, name: &str, until: Time, note: &str) -> Result<JobState> {
+        self.change(name, |schedules| schedules.pause_until(name, until, note)).await
     }
 
     /// Resumes a paused job's schedule, as [`Schedules::resume`].

@@ -3,7 +3,7 @@
 use crate::{
     backend::{HistoryEntry, Notification, Reply, TimeSource},
     error::Result,
-    record::{Change, Record},
+    record::{Change, FlagChanges, Record},
     time::Time,
 };
 
@@ -165,6 +165,14 @@ pub struct Draft<'a, V> {
     /// The notification that follows from the change. A store whose commit sends it returns an
     /// outcome with [`Outcome::Written`]`{ notified: true }`.
     pub notification: Option<Notification>,
+}
+
+impl<V> Draft<'_, V> {
+    /// The flags that the job gets and loses with this draft, for the index of a
+    /// [`FlagStore`](super::FlagStore): none for most claims and ends of runs.
+    pub fn flag_changes(&self) -> FlagChanges {
+        FlagChanges::of(self.name, self.loaded.stored(), &self.after)
+    }
 }
 
 /// The outcome of one draft.

@@ -53,6 +53,9 @@ pub trait HistoryStore: Send + Sync {
     fn pruning(&self) -> &HistoryPruning;
 
     /// A page of the history, the highest cursor first. An entry that cannot be read is left out.
+    ///
+    /// Of the query, only [`name`](HistoryQuery::name), [`before`](HistoryQuery::before) and the limit are
+    /// set: the engine reads on until a page has what the other conditions ask for.
     async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>>;
 
     /// Removes from the history of one job the entries that are not kept. A dropped call may have removed
@@ -197,8 +200,36 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what is beyond the limits, job by job: a call that is dropped leaves the rest to the next one,
-/// which does not begin anew. A job whose entries the store rejects does not keep the others.
+/// A page of what a query asks for.
+pub(super) async fn page(
+    history: &dyn HistoryStore,
+    query: HistoryQuery<'_>,
+) -> Result<Vec<HistoryEntry>> {
+    let lowest = query.lowest_fence();
+    let mut place = query.first_place();
+    let mut found: Vec<HistoryEntry> = Vec::new();
+    while found.len() < query.limit {
+        let missing = query.limit - found.len();
+        let mut part = HistoryQuery::new(if query.leaves_out() { PAGE } else { missing });
+        (part.name, part.before) = (query.name, place.as_ref());
+        let mut read = history.history_entries(part).await?;
+        let is_last = !query.leaves_out() && read.len() < missing;
+        let Some(last) = read.last() else { break };
+        let is_over = is_last || last.fence < lowest;
+        place = Some(last.cursor());
+        read.retain(|entry| query.admits(entry));
+        found.extend(read);
+        // Most queries have their page with the first request.
+        if is_over {
+            break;
+        }
+    }
+    found.truncate(query.limit);
+    Ok(found)
+}
+
+/// Removes what is beyond the limits, job by job. If a call is dropped, the next one goes on where it was.
+/// The store may reject the removal for one job; the other jobs' entries are removed all the same.
 pub(super) async fn prune(history: &dyn HistoryStore, now: Time) -> Result {
     let pruning = history.pruning();
     if !locked(&pruning.appended).any {

@@ -9,11 +9,13 @@
 
 mod batch;
 mod engine;
+mod flags;
 mod history;
 mod queries;
 
 pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
 pub use engine::too_long;
+pub use flags::FlagStore;
 pub use history::{ChangeStore, HistoryPruning, HistoryStore};
 
 use crate::{
@@ -115,6 +117,12 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// The record of all changes by clients, if the store keeps one. Without it, the record of each job
     /// has its last [20](crate::record::MAX_CHANGES), and the drafts carry none. Default: none.
     fn change_store(&self) -> Option<&dyn ChangeStore> {
+        None
+    }
+
+    /// The index of flags, if the store keeps one. Without it, flags are found by a scan that ends after
+    /// 10 000 jobs. Default: none.
+    fn flag_store(&self) -> Option<&dyn FlagStore> {
         None
     }
 

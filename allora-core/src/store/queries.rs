@@ -1,11 +1,15 @@
 //! Queries derived from a scan of the names, for stores without an index.
 
-use super::{Load, RecordStore};
+use super::{
+    Load, RecordStore,
+    flags::{self, shown},
+    history,
+};
 use crate::{
     backend::{
-        Backend, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, History, HistoryEntry,
-        HistoryLimits, HistoryQuery, JobState, Lease, OnExpiry, Operation, Page, Queries, Reply,
-        TimeSource,
+        Backend, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Counts, Due, DueQuery, Flag, Flagged,
+        History, HistoryEntry, HistoryLimits, HistoryQuery, JobState, Lease, OnExpiry, Operation,
+        Page, Queries, Reply, TimeSource, scan_counts, scan_flagged,
     },
     error::Result,
     name::is_internal,
@@ -72,6 +76,20 @@ impl<S: RecordStore> Queries for S {
             None => kept_changes(self, query).await,
         }
     }
+
+    async fn flagged(&self, flag: Flag<'_>, page: Page<'_>, time: TimeSource) -> Result<Flagged> {
+        match self.flag_store() {
+            Some(index) => flags::flagged(self, index, flag, page, time).await,
+            None => scan_flagged(self, flag, page, time).await,
+        }
+    }
+
+    async fn counts(&self, prefix: &str, time: TimeSource) -> Result<Counts> {
+        match self.flag_store() {
+            Some(index) => flags::counts(self, index, prefix, time).await,
+            None => scan_counts(self, prefix, time).await,
+        }
+    }
 }
 
 /// The changes that the records themselves keep, the newest first.
@@ -104,21 +122,13 @@ async fn kept_changes<S: RecordStore>(store: &S, query: HistoryQuery<'_>) -> Res
 impl<S: RecordStore> History for S {
     async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
         match self.history_store() {
-            Some(history) => history.history_entries(query).await,
+            Some(history) => history::page(history, query).await,
             None => Ok(Vec::new()),
         }
     }
 
     fn limits(&self) -> HistoryLimits {
         self.history_store().map_or_else(|| 0.into(), |history| history.pruning().limits())
-    }
-}
-
-/// The job as its readers see it; `None` if it was deleted.
-fn shown(name: &str, record: Result<Record, String>) -> Option<JobState> {
-    match record {
-        Ok(record) => record.is_live().then(|| record.state(name)),
-        Err(reason) => Some(JobState::unreadable(name, reason)),
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     backend::{Action, JobState, Operation, Reply},
     error::{Error, Result},
+    time::Time,
 };
 use std::time::Duration;
 
@@ -14,10 +15,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bulk<'a> {
-    /// Pauses those that are not paused, with this note.
+    /// Pauses those that are not paused, or whose pause would end before this one.
     Pause {
         /// The reason.
         note: &'a str,
+        /// The time at which the pause ends by itself, as of [`Schedules::pause_until`]; `None`: when
+        /// the schedule is resumed.
+        until: Option<Time>,
     },
     /// Resumes those that are paused.
     Resume(Gap),
@@ -51,7 +55,9 @@ impl Bulk<'_> {
     /// `true` if it changes a schedule in this state.
     fn concerns(&self, state: &JobState) -> bool {
         match self {
-            Bulk::Pause { .. } => state.paused.is_none(),
+            Bulk::Pause { until, .. } => state.paused.as_ref().is_none_or(|pause| {
+                pause.until.is_some_and(|end| until.is_none_or(|until| end < until))
+            }),
             Bulk::Resume(_) => state.paused.is_some(),
             Bulk::Trigger { .. } => true,
             Bulk::Rerun | Bulk::Dismiss => !state.dead.is_empty(),
@@ -65,7 +71,7 @@ impl Bulk<'_> {
         let one = |action| vec![Operation::new(&state.name, action)];
         let letters = state.dead.iter().map(|letter| &letter.occurrence);
         match self {
-            Bulk::Pause { note } => one(Action::Pause { note }),
+            Bulk::Pause { note, until } => one(Action::Pause { note, until: *until }),
             Bulk::Resume(Gap::CatchUp) => one(Action::Resume),
             Bulk::Resume(Gap::Missed) => Vec::new(),
             Bulk::Trigger { id } => one(Action::Trigger { id, scheduled_at: None, retention }),
@@ -89,9 +95,10 @@ impl Schedules {
     ///
     /// # async fn example(schedules: Schedules) -> allora::Result {
     /// let acme = Filter::default().prefix("acme/").tag("mail");
-    /// println!("{:?} would be paused", schedules.bulk_preview(acme, Bulk::Pause { note: "" }).await?);
+    /// let pause = Bulk::Pause { note: "the mail server is down", until: None };
+    /// println!("{:?} would be paused", schedules.bulk_preview(acme, pause).await?);
     ///
-    /// let report = schedules.bulk(acme, Bulk::Pause { note: "the mail server is down" }).await?;
+    /// let report = schedules.bulk(acme, pause).await?;
     /// for (name, error) in &report.failed {
     ///     println!("{name}: {error}");
     /// }
@@ -107,18 +114,12 @@ impl Schedules {
     /// A dropped call may have changed some of them. Repeat it.
     pub async fn bulk(&self, filter: Filter<'_>, change: Bulk<'_>) -> Result<BulkReport> {
         let mut report = BulkReport::default();
-        let mut after: Option<String> = None;
-        loop {
-            let states = self.page(filter, after.as_deref(), PAGE).await?;
-            let is_last = states.len() < PAGE;
-            after = states.last().map(|state| state.name.clone());
-            let mut selected = self.select(filter, states).await?;
+        let mut pages = self.pages(filter, None);
+        while let Some(mut selected) = pages.next(PAGE).await? {
             selected.retain(|state| change.concerns(state));
             self.bulk_page(&selected, change, &mut report).await?;
-            if is_last {
-                return Ok(report);
-            }
         }
+        Ok(report)
     }
 
     /// The names of the jobs that [`bulk`](Self::bulk) would change now.

@@ -200,16 +200,11 @@ impl Schedules {
     /// Nothing is changed.
     pub async fn calendar_users(&self, name: &str, limit: usize) -> Result<Vec<String>> {
         let mut users = Vec::new();
-        let mut after: Option<String> = None;
+        let mut pages = self.pages(Filter::default(), None);
         while users.len() < limit {
-            let states = self.page(Filter::default(), after.as_deref(), PAGE).await?;
-            let is_last = states.len() < PAGE;
+            let Some(states) = pages.next(PAGE).await? else { break };
             let users_of = states.iter().filter(|state| uses(state, name).is_some());
             users.extend(users_of.map(|state| state.name.clone()));
-            if is_last {
-                break;
-            }
-            after = states.into_iter().last().map(|state| state.name);
         }
         users.truncate(limit);
         Ok(users)
@@ -302,11 +297,8 @@ impl Schedules {
     async fn bring_forward(&self, calendar: &str) -> Result<Vec<String>> {
         let now = self.recent_store_time().await?;
         let mut moved = Vec::new();
-        let mut after: Option<String> = None;
-        loop {
-            let states = self.page(Filter::default(), after.as_deref(), PAGE).await?;
-            let is_last = states.len() < PAGE;
-            after = states.last().map(|state| state.name.clone());
+        let mut pages = self.pages(Filter::default(), None);
+        while let Some(states) = pages.next(PAGE).await? {
             let users: Vec<(JobState, Definition)> = states
                 .into_iter()
                 .filter_map(|state| uses(&state, calendar).map(|definition| (state, definition)))
@@ -321,10 +313,8 @@ impl Schedules {
                     moved.push(name);
                 }
             }
-            if is_last {
-                return Ok(moved);
-            }
         }
+        Ok(moved)
     }
 
     async fn bring_one_forward(

@@ -191,7 +191,7 @@ impl Schedules {
                 }
                 let action = match &before.paused {
                     None => Action::Resume,
-                    Some(pause) => Action::Pause { note: &pause.note },
+                    Some(pause) => Action::Pause { note: &pause.note, until: pause.until },
                 };
                 self.change(name, action).await
             }

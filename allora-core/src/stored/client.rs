@@ -235,7 +235,22 @@ impl Schedules {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn get(&self, name: &str) -> Result<JobState> {
-        self.within("get", self.queries()?.get(name)).await
+        let mut state = self.within("get", self.queries()?.get(name)).await?;
+        self.end_pauses(std::slice::from_mut(&mut state)).await?;
+        Ok(state)
+    }
+
+    /// Removes the pauses that have ended by themselves: they stay in their records until these are
+    /// written. Needs the store's time only if a pause has an end.
+    pub(super) async fn end_pauses(&self, states: &mut [JobState]) -> Result {
+        let has_end = |state: &JobState| state.paused.as_ref().is_some_and(|it| it.until.is_some());
+        if states.iter().any(has_end) {
+            let now = self.recent_store_time().await?;
+            for state in states {
+                state.paused.take_if(|pause| !pause.lasts(now));
+            }
+        }
+        Ok(())
     }
 
     /// `true` if there is a job of this name, stored or in code.

@@ -35,7 +35,7 @@ fn with_active_runs(
     query: HistoryQuery<'_>,
 ) -> Vec<HistoryEntry> {
     let mut entries = job.with_active_runs(entries);
-    entries.retain(|entry| query.before.is_none_or(|before| entry.cursor() < *before));
+    entries.retain(|entry| query.admits(entry));
     entries.truncate(query.limit);
     entries
 }

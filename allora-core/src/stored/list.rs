@@ -2,7 +2,7 @@
 
 use super::{Definition, Schedules};
 use crate::{
-    backend::{DueQuery, JobState, Page},
+    backend::{Counts, DueQuery, Flag, Flagged, JobState, Page},
     error::{ErrorKind, Result},
     time::{Time, end_of_time},
 };
@@ -40,6 +40,8 @@ pub enum ScheduleState {
     Ended,
     /// It has dead letters.
     Dead,
+    /// Its last attempt failed or was lost.
+    Failing,
     /// Its record or its definition cannot be read, or the store lacks a calendar that it names.
     Broken,
 }
@@ -49,17 +51,26 @@ impl ScheduleState {
     /// running, and have dead letters. The state does not show a missing calendar:
     /// [`Schedules::list`] and [`Schedules::definition`] find it.
     pub fn holds(self, state: &JobState) -> bool {
-        let idle = state.unreadable.is_none() && state.leases.is_empty() && state.paused.is_none();
+        if let Some(flag) = self.flag() {
+            return flag.holds(state, Time::UNIX_EPOCH);
+        }
+        let is_broken =
+            || !state.kind.is_empty() && Definition::parse(&state.name, &state.definition).is_err();
         match self {
-            ScheduleState::Waiting => idle && state.due_at.is_some(),
-            ScheduleState::Running => !state.leases.is_empty(),
-            ScheduleState::Paused => state.paused.is_some(),
-            ScheduleState::Ended => idle && state.due_at.is_none(),
-            ScheduleState::Dead => !state.dead.is_empty(),
-            ScheduleState::Broken => {
-                let unread = || Definition::parse(&state.name, &state.definition).is_err();
-                state.unreadable.is_some() || (!state.kind.is_empty() && unread())
-            }
+            ScheduleState::Broken => state.unreadable.is_some() || is_broken(),
+            _ => state.leases.is_empty() && state.paused.is_none() && state.due_at.is_some(),
+        }
+    }
+
+    /// The flag that says the same; `None` if a store has no index of the state.
+    fn flag(self) -> Option<Flag<'static>> {
+        match self {
+            ScheduleState::Running => Some(Flag::Running),
+            ScheduleState::Paused => Some(Flag::Paused),
+            ScheduleState::Ended => Some(Flag::Ended),
+            ScheduleState::Dead => Some(Flag::Dead),
+            ScheduleState::Failing => Some(Flag::Failing),
+            ScheduleState::Waiting | ScheduleState::Broken => None,
         }
     }
 }
@@ -118,6 +129,10 @@ impl Schedules {
     /// The next `limit` jobs with names after `after`, by name. Jobs that come and go do not shift
     /// the pages.
     ///
+    /// By a state, an owner, a tag or a kind, only the jobs that have it are read, where the store keeps an
+    /// index of [flags](Flag). Three need a look at all jobs: those that wait, those that are broken and,
+    /// among more than 2,000, those that run.
+    ///
     /// # Errors
     /// `Unavailable`.
     ///
@@ -130,18 +145,10 @@ impl Schedules {
         limit: usize,
     ) -> Result<Vec<JobState>> {
         let mut listed = Vec::new();
-        let mut after = after.map(str::to_owned);
+        let mut pages = self.pages(filter, after);
         while listed.len() < limit {
-            // Most of a page may be filtered out.
-            let is_filtered = filter.state.is_some() || filter.has_labels() || filter.stored_only;
-            let size = if is_filtered { PAGE } else { (limit - listed.len()).min(PAGE) };
-            let states = self.page(filter, after.as_deref(), size).await?;
-            let is_last = states.len() < size;
-            after = states.last().map(|state| state.name.clone());
-            listed.extend(self.select(filter, states).await?);
-            if is_last {
-                break;
-            }
+            let Some(states) = pages.next(limit - listed.len()).await? else { break };
+            listed.extend(states);
         }
         listed.truncate(limit);
         Ok(listed)
@@ -150,11 +157,11 @@ impl Schedules {
     /// The `limit` jobs that are due first, the earliest first. Jobs without a next occurrence come
     /// last.
     ///
-    /// With [`Filter::stored_only`] and no other filter than a kind, at most 500 jobs are read from the
-    /// due index of the store: those that are returned, and those with active runs whose leases end
-    /// before. Of jobs that are due at the same time as the last one, any may be returned. Otherwise,
-    /// and if fewer jobs have a next occurrence, the function reads the whole list: the index lacks
-    /// jobs in code and paused or ended schedules.
+    /// Without another filter than [`Filter::stored_only`] and a kind, at most 500 stored schedules are
+    /// read from the due index of the store: those that are returned, and those with active runs whose
+    /// leases end before. Jobs in code, which the index lacks, are all read. Of jobs that are due at the
+    /// same time as the last one, any may be returned. With another filter, or if fewer stored schedules
+    /// have a next occurrence, the function reads all that [`list`](Self::list) does.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -166,21 +173,42 @@ impl Schedules {
             return Ok(first);
         }
         let mut first: BinaryHeap<ByDue> = BinaryHeap::new();
-        let mut after: Option<String> = None;
-        loop {
-            let states = self.page(filter, after.as_deref(), PAGE).await?;
-            let is_last = states.len() < PAGE;
-            after = states.last().map(|state| state.name.clone());
-            for state in self.select(filter, states).await? {
+        let mut pages = self.pages(filter, None);
+        while let Some(states) = pages.next(PAGE).await? {
+            for state in states {
                 first.push(ByDue(state));
                 if first.len() > limit {
                     first.pop();
                 }
             }
-            if is_last {
-                return Ok(first.into_sorted_vec().into_iter().map(|by_due| by_due.0).collect());
-            }
         }
+        Ok(first.into_sorted_vec().into_iter().map(|by_due| by_due.0).collect())
+    }
+
+    /// A page of the jobs with this flag, ordered by name as bytes: see [`Queries::flagged`].
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn flagged(&self, flag: Flag<'_>, page: Page<'_>) -> Result<Flagged> {
+        let flagged = self.queries()?.flagged(flag, page, self.now());
+        let mut flagged = self.within("flagged", flagged).await?;
+        self.end_pauses(&mut flagged.found).await?;
+        Ok(flagged)
+    }
+
+    /// The numbers of jobs with each flag, of those whose names begin with `prefix`: see
+    /// [`Queries::counts`].
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn counts(&self, prefix: &str) -> Result<Counts> {
+        self.within("counts", self.queries()?.counts(prefix, self.now())).await
     }
 
     /// The schedules that are due first, from the due index; `None` if it does not have all of them.
@@ -201,7 +229,8 @@ impl Schedules {
         let mut size = limit;
         while size <= PAGE && !kinds.is_empty() {
             let query = DueQuery::new(&kinds, end_of_time(), size);
-            let due = self.within("find_due", queries.find_due(query, self.now())).await?;
+            let mut due = self.within("find_due", queries.find_due(query, self.now())).await?;
+            self.end_pauses(&mut due.found).await?;
             // No schedule is listed later than it is due, and one whose lease ends before is listed
             // earlier: all that are due until the next entry of the index are among those found.
             let is_first = |state: &JobState| {
@@ -210,6 +239,10 @@ impl Schedules {
             };
             let mut first: Vec<ByDue> = due.found.into_iter().filter(is_first).map(ByDue).collect();
             if first.len() >= limit {
+                if !filter.stored_only && filter.kind.is_none() {
+                    let in_code = self.list(filter.kind(""), None, usize::MAX).await?;
+                    first.extend(in_code.into_iter().map(ByDue));
+                }
                 first.sort();
                 first.truncate(limit);
                 return self.read_all(first).await.map(Some);
@@ -232,77 +265,106 @@ impl Schedules {
 
     /// The record of this name; `None` if it was deleted meanwhile.
     async fn read(&self, name: String) -> Result<Option<JobState>> {
-        match self.within("get", self.queries()?.get(&name)).await {
+        match self.get(&name).await {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             read => read.map(Some),
         }
     }
 
-    /// The states of a page that pass the filter.
-    pub(super) async fn select(
-        &self,
-        filter: Filter<'_>,
-        states: Vec<JobState>,
-    ) -> Result<Vec<JobState>> {
+    /// The pages of the jobs that the filter selects, with names after `after`.
+    pub(super) fn pages<'a>(&'a self, filter: Filter<'a>, after: Option<&str>) -> Pages<'a> {
+        let (after, is_over) = (after.map(str::to_owned), false);
+        Pages { schedules: self, filter, flag: filter.flag(), after, is_over }
+    }
+
+    /// Those of these jobs that the filter selects.
+    async fn select(&self, filter: Filter<'_>, mut states: Vec<JobState>) -> Result<Vec<JobState>> {
         let lacking = match filter.state {
             Some(ScheduleState::Broken) => self.lacking_calendars(&states).await?,
             _ => HashSet::new(),
         };
         let otherwise = Filter { state: None, ..filter };
-        let is_selected = |state: &JobState| {
-            is_in(filter, state) || lacking.contains(&state.name) && is_in(otherwise, state)
-        };
-        Ok(states.into_iter().filter(is_selected).collect())
+        states.retain(|state| {
+            filter.selects(state) || lacking.contains(&state.name) && otherwise.selects(state)
+        });
+        Ok(states)
     }
+}
 
-    pub(super) async fn page(
-        &self,
-        filter: Filter<'_>,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<JobState>> {
+/// The pages of the jobs that a filter selects, by name.
+pub(super) struct Pages<'a> {
+    schedules: &'a Schedules,
+    filter: Filter<'a>,
+    /// The flag by which the store finds them; `None` if all jobs are read.
+    flag: Option<Flag<'a>>,
+    after: Option<String>,
+    is_over: bool,
+}
+
+impl Pages<'_> {
+    /// The next page, of about `limit` jobs, and of none if what was read was left out; `None` behind the
+    /// last page.
+    pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Vec<JobState>>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let Self { schedules, filter, flag, .. } = *self;
+        // Most of a page may be left out.
+        let limit = if filter.leaves_out(flag) { PAGE } else { limit.min(PAGE) };
         let mut page = Page::first(limit).prefix(filter.prefix);
-        page.after = after;
-        page.kind = filter.kind;
-        self.within("list", self.queries()?.list(page)).await
+        page.after = self.after.as_deref();
+        page.kind = filter.kind.filter(|kind| flag != Some(Flag::Kind(kind)));
+        let Flagged { found, next, is_complete } = match flag {
+            Some(flag) => schedules.flagged(flag, page).await?,
+            None => {
+                let mut found = schedules.within("list", schedules.queries()?.list(page)).await?;
+                schedules.end_pauses(&mut found).await?;
+                let last = found.last().filter(|_| found.len() == limit);
+                let next = last.map(|state| state.name.clone());
+                Flagged::new(found, next)
+            }
+        };
+        if !is_complete && flag == Some(Flag::Running) {
+            // What one call looks at does not have all runs.
+            self.flag = None;
+            return Ok(Some(Vec::new()));
+        }
+        (self.is_over, self.after) = (next.is_none(), next);
+        schedules.select(filter, found).await.map(Some)
     }
 }
 
-impl Filter<'_> {
-    fn has_labels(&self) -> bool {
-        self.tag.is_some() || self.owner.is_some()
+impl<'a> Filter<'a> {
+    /// The flag by which a store finds the jobs of the filter: the one that fewest jobs have, as a rule.
+    fn flag(&self) -> Option<Flag<'a>> {
+        let state = self.state.and_then(ScheduleState::flag);
+        let label = self.owner.map(Flag::Owner).or(self.tag.map(Flag::Tag));
+        let flag = if state == Some(Flag::Running) { label.or(state) } else { state.or(label) };
+        flag.or(self.kind.map(Flag::Kind))
     }
 
-    /// True if the due index has no jobs but those of the filter.
+    /// `true` if jobs that are found by this flag, or by none, may not be in the filter.
+    fn leaves_out(&self, flag: Option<Flag<'_>>) -> bool {
+        let others =
+            [self.state.is_some(), self.owner.is_some(), self.tag.is_some(), self.stored_only];
+        let is_one_found = flag.is_some_and(|flag| !matches!(flag, Flag::Kind(_)));
+        others.into_iter().filter(|is_set| *is_set).count() > usize::from(is_one_found)
+    }
+
+    /// True if the due index has all jobs of the filter, but for those in code.
     fn is_of_index(&self) -> bool {
-        self.stored_only
-            && self.kind != Some("")
-            && self.prefix.is_empty()
-            && self.state.is_none()
-            && !self.has_labels()
+        let is_of_all = self.state.is_none() && self.owner.is_none() && self.tag.is_none();
+        is_of_all && self.prefix.is_empty() && self.kind != Some("")
     }
-}
 
-/// `true` if the state passes the parts of the filter that no store knows.
-pub(super) fn is_in(filter: Filter<'_>, state: &JobState) -> bool {
-    if filter.stored_only && state.kind.is_empty() {
-        return false;
+    /// `true` if the state passes the parts of the filter that a page of a store does not know.
+    fn selects(&self, state: &JobState) -> bool {
+        let has = |flag: Flag<'_>| flag.holds(state, Time::UNIX_EPOCH);
+        !(self.stored_only && state.kind.is_empty())
+            && self.state.is_none_or(|one| one.holds(state))
+            && self.owner.is_none_or(|owner| has(Flag::Owner(owner)))
+            && self.tag.is_none_or(|tag| has(Flag::Tag(tag)))
     }
-    if !filter.state.is_none_or(|one| one.holds(state)) {
-        return false;
-    }
-    if !filter.has_labels() {
-        return true;
-    }
-    let definition = Definition::parse(&state.name, &state.definition);
-    definition.is_ok_and(|definition| {
-        let settings = definition.settings();
-        let is_owner = |owner: &str| settings.owner.as_deref() == Some(owner);
-        let has_tag = |tag: &str| settings.tags.contains(tag);
-        !state.kind.is_empty()
-            && filter.owner.is_none_or(is_owner)
-            && filter.tag.is_none_or(has_tag)
-    })
 }
 
 /// Ordered by due time and name. Jobs without a due time come last.

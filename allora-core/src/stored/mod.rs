@@ -40,8 +40,12 @@
 //!
 //! # Can I list them by due time?
 //! [`Schedules::list_by_due`] does. The stores keep lists by name, and an index of the stored schedules
-//! by due time: with [`Filter::stored_only`], the first ones are read from that.
-//! A list of the schedules in one [`ScheduleState`] also reads them all.
+//! by due time, from which the first ones are read.
+//!
+//! # How many fail, are paused or have dead letters?
+//! [`Schedules::counts`] says how many, for each kind, owner and tag as well, and [`Schedules::flagged`] or
+//! a list with a [`ScheduleState`] says which. The stores keep an index of these
+//! [flags](crate::backend::Flag), so neither reads the other jobs.
 
 mod ahead;
 mod bulk;

@@ -38,7 +38,29 @@ impl Schedules {
     /// # Cancel safety
     /// A dropped call may or may not have paused it. Pause it again.
     pub async fn pause(&self, name: &str, note: &str) -> Result<JobState> {
-        self.change(name, Action::Pause { note }).await
+        self.change(name, Action::Pause { note, until: None }).await
+    }
+
+    /// As [`pause`](Self::pause), until this time of the store: then the pause ends by itself, and the
+    /// job's catch-up policy decides what becomes of the occurrences that passed. [`resume`](Self::resume)
+    /// ends it before. A schedule that is paused already gets this note and this end instead of its own.
+    /// A pause that was followed by a run is over for good, even if the store's clock is set back.
+    ///
+    /// ```
+    /// # async fn example(schedules: allora::Schedules) -> allora::Result {
+    /// let until = "2026-12-01T06:00:00Z".parse().unwrap();
+    /// schedules.pause_until("acme/report", until, "the mail server moves").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` if the time has come already; `NotFound`, `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have paused it. Pause it again.
+    pub async fn pause_until(&self, name: &str, until: Time, note: &str) -> Result<JobState> {
+        self.change(name, Action::Pause { note, until: Some(until) }).await
     }
 
     /// Resumes a paused schedule. Concurrent calls [share requests](Self#concurrent-calls).

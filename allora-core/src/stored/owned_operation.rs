@@ -21,7 +21,7 @@ enum OwnedAction {
     Read,
     Create { kind: String, definition: String, first: Option<NextRun>, data: Vec<u8> },
     Modify(OwnedEdit),
-    Pause { note: String },
+    Pause { note: String, until: Option<Time> },
     Resume,
     Skip(Advance),
     Trigger { id: String, scheduled_at: Option<Time>, retention: Duration },
@@ -69,7 +69,9 @@ impl OwnedOperation {
                     data: data.map(<[u8]>::to_vec),
                 })
             }
-            Action::Pause { note } => OwnedAction::Pause { note: (*note).to_owned() },
+            Action::Pause { note, until } => {
+                OwnedAction::Pause { note: (*note).to_owned(), until: *until }
+            }
             Action::Resume => OwnedAction::Resume,
             Action::Skip(skip) => OwnedAction::Skip(*skip),
             Action::Trigger { id, scheduled_at, retention } => OwnedAction::Trigger {
@@ -111,7 +113,7 @@ impl OwnedOperation {
                     data: data.as_deref(),
                 })
             }
-            OwnedAction::Pause { note } => Action::Pause { note },
+            OwnedAction::Pause { note, until } => Action::Pause { note, until: *until },
             OwnedAction::Resume => Action::Resume,
             OwnedAction::Skip(skip) => Action::Skip(*skip),
             OwnedAction::Trigger { id, scheduled_at, retention } => {
@@ -140,7 +142,7 @@ impl OwnedOperation {
                 definition.as_ref().map_or(0, |(text, _)| text.len())
                     + data.as_ref().map_or(0, Vec::len)
             }
-            OwnedAction::Pause { note } => note.len(),
+            OwnedAction::Pause { note, .. } => note.len(),
             _ => 0,
         };
         let note = self.author.as_ref().map_or(0, |author| author.note.len());
@@ -185,7 +187,8 @@ mod tests {
             Action::Create(NewSchedule::new("kind", "@daily", next).data(b"data")),
             Action::Modify(edit),
             Action::Modify(Edit::of(8)),
-            Action::Pause { note: "why" },
+            Action::Pause { note: "why", until: None },
+            Action::Pause { note: "why", until: Some(time(12)) },
             Action::Skip(Advance::new(9, time(1), not_run, next)),
             Action::Resume,
             Action::Trigger { id: "id", scheduled_at: Some(time(6)), retention },
@@ -212,7 +215,7 @@ mod tests {
         };
         let none = ImportedProgress::default();
         assert!(OwnedOperation::of(&import(none)).is_some());
-        let paused = Pause { note: "why".to_owned(), since: time(1) };
+        let paused = Pause { note: "why".to_owned(), since: time(1), until: None };
         let counters = Counters { started: 1, ..Counters::default() };
         for progress in [
             ImportedProgress { last_started: Some(time(1)), ..none },

@@ -9,7 +9,7 @@ use super::{
     requests::BATCH,
 };
 use crate::{
-    backend::{JobState, Operation, Reply},
+    backend::{Action, JobState, Operation, Reply},
     error::{Error, ErrorKind, Result},
     name::check_name,
     time::{Time, saturating_add},
@@ -242,8 +242,12 @@ impl Schedules {
             made.more(1);
         }
         for (name, mark) in &work.restores {
-            match &mark.note {
-                Some(note) => self.pause(name, note).await?,
+            let now = self.recent_store_time().await?;
+            let before = mark.before.as_ref();
+            match before.filter(|(until, _)| until.is_none_or(|until| now < until)) {
+                Some((until, note)) => {
+                    self.change(name, Action::Pause { note, until: *until }).await?
+                }
                 None => self.resume(name, Gap::CatchUp).await?,
             };
             made.more(1);
@@ -391,8 +395,8 @@ impl<'a> Work<'a> {
             self.deletions.push((name, mark));
         } else if mark.is_none() {
             self.add_step(&name, Step::Orphan { until });
-            let note = state.paused.as_ref().map(|pause| pause.note.clone());
-            self.orphans.push((name, Mark { since: now, note }));
+            let before = state.paused.as_ref().map(|pause| (pause.until, pause.note.clone()));
+            self.orphans.push((name, Mark { since: now, before }));
         }
     }
 
@@ -418,31 +422,36 @@ impl<'a> Work<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mark {
     since: Time,
-    /// The note of the previous pause, if it was already paused.
-    note: Option<String>,
+    /// The end and the note of the previous pause, if it was already paused.
+    before: Option<(Option<Time>, String)>,
 }
 
 const ORPHANED: &str = "orphaned ";
-const PAUSED: &str = ", paused before: ";
+const PAUSED: &str = ", paused before";
+const UNTIL: &str = " until ";
+const NOTE: &str = ": ";
 
 impl Mark {
     fn of(state: &JobState) -> Option<Self> {
         let rest = state.paused.as_ref()?.note.strip_prefix(ORPHANED)?;
-        let (since, note) = match rest.split_once(PAUSED) {
-            Some((since, note)) => (since, Some(note.to_owned())),
+        let (since, before) = match rest.split_once(PAUSED) {
+            Some((since, before)) => {
+                let (until, note) = before.split_once(NOTE)?;
+                let until = until.strip_prefix(UNTIL).map(str::parse).transpose().ok()?;
+                (since, Some((until, note.to_owned())))
+            }
             None => (rest, None),
         };
-        Some(Self { since: since.parse().ok()?, note })
+        Some(Self { since: since.parse().ok()?, before })
     }
 }
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = self.since.to_rfc3339_opts(SecondsFormat::Millis, true);
-        write!(f, "{ORPHANED}{since}")?;
-        match &self.note {
-            Some(note) => write!(f, "{PAUSED}{note}"),
-            None => Ok(()),
-        }
+        let shown = |at: Time| at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        write!(f, "{ORPHANED}{}", shown(self.since))?;
+        let Some((until, note)) = &self.before else { return Ok(()) };
+        let until = until.map(|until| format!("{UNTIL}{}", shown(until))).unwrap_or_default();
+        write!(f, "{PAUSED}{until}{NOTE}{note}")
     }
 }

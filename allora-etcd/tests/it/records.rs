@@ -238,7 +238,7 @@ fn a_kind_is_forgotten_with_its_last_schedule_and_known_again_with_the_next() {
             for name in ["a", "b", "c"] {
                 create(&store, name).await.unwrap();
             }
-            let pause = Action::Pause { note: "" };
+            let pause = Action::Pause { note: "", until: None };
             apply(&store, "c", pause).await.unwrap();
             for name in ["a", "b"] {
                 apply(&store, name, Action::Delete).await.unwrap();

@@ -69,7 +69,7 @@ fn an_unreadable_record_is_shown_and_does_not_stop_others() {
         }
         assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 5);
         for name in ["cut", "fence", "newer", "stranger"] {
-            let pause = Operation::new(name, Action::Pause { note: "" });
+            let pause = Operation::new(name, Action::Pause { note: "", until: None });
             let pause = send(&redis, now, pause).await.unwrap_err();
             assert_eq!(pause.kind(), ErrorKind::Other, "{pause}");
             // An operator deletes it.

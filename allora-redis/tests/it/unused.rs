@@ -75,7 +75,7 @@ fn a_job_that_no_code_has_vanishes_and_no_other_does() {
                 register(&store, name, due).await;
             }
             let now = TimeSource::Store { fallback: wall() };
-            let operation = Operation::new("paused", Action::Pause { note: "" });
+            let operation = Operation::new("paused", Action::Pause { note: "", until: None });
             send(&store, now, operation).await.unwrap().state().unwrap();
             let new = NewSchedule::new("mail", "d", Some(wall().into()));
             create(&store, now, "stored", new).await;

@@ -1,7 +1,10 @@
 //! The values from which statements are made: what to find, to claim, to complete and to write.
 
 use crate::driver::Value;
-use allora_core::backend::{Batch, TimeSource};
+use allora_core::{
+    backend::{Batch, TimeSource},
+    record::FlagChanges,
+};
 
 /// The rows of the due index to find.
 pub(crate) struct DueRange<'a> {
@@ -91,6 +94,8 @@ pub(crate) struct Write {
     pub(crate) history: Vec<Vec<Value>>,
     /// The rows of the table of changes.
     pub(crate) changes: Vec<Vec<Value>>,
+    /// The changes of the table of flags; nothing for most claims and ends of runs.
+    pub(crate) flags: FlagChanges,
 }
 
 /// The data of a record; nothing without a generation.
@@ -108,16 +113,23 @@ impl Write {
             _ => 8,
         };
         let data = self.data.as_ref().map_or(0, |new| new.data.len());
+        let flags = self.flags.added.iter().chain(&self.flags.removed);
+        let flags: usize = flags.map(|flag| flag.len() + self.name.len()).sum();
         let (job, rare) = (self.job.iter().flatten(), self.rare.iter().flatten());
         let values = self.state.iter().chain(job).chain(rare);
         let entries = self.history.iter().chain(&self.changes).flatten();
-        data + values.chain(entries).map(bytes).sum::<usize>()
+        data + flags + values.chain(entries).map(bytes).sum::<usize>()
     }
 
     /// The generation and the bytes of the new data.
     pub(super) fn new_data(&self) -> Option<[Value; 2]> {
         let new = self.data.as_ref()?;
         Some([Value::int(new.generation?), Value::bytes(&new.data)])
+    }
+
+    /// The rows of these flags of the record.
+    pub(super) fn flag_rows(&self, flags: &[String]) -> impl Iterator<Item = Vec<Value>> {
+        flags.iter().map(|flag| vec![Value::bytes(flag), Value::bytes(&self.name)])
     }
 
     /// The rare parts to write; `None` if there are none.

@@ -7,6 +7,7 @@
 mod arguments;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 mod entries;
+mod flags;
 mod history;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
@@ -22,6 +23,7 @@ mod write;
 pub(crate) use arguments::{
     DueRange, NewData, RequestContext, SimpleClaim, SimpleCompletion, Write,
 };
+pub(crate) use flags::COUNTED_AT_ONCE;
 pub(crate) use read::KINDS;
 pub(crate) use tables::{Index, SCHEMA, Step};
 

@@ -14,9 +14,12 @@ use super::{
 };
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{CHANGE, DATA, HISTORY, IndexPlace, JOB, RARE, STATE},
+    encoding::{CHANGE, DATA, FLAG, HISTORY, IndexPlace, JOB, RARE, STATE},
 };
-use allora_core::backend::{ClaimDue, Outcome};
+use allora_core::{
+    backend::{ClaimDue, Outcome},
+    record::FlagChanges,
+};
 use std::fmt::Write as _;
 
 pub(crate) struct PostgresFlavour;
@@ -230,6 +233,15 @@ impl Flavour for PostgresFlavour {
         };
         parts.inserted("history", HISTORY, 2, rows(|write| &write.history));
         parts.inserted("change", CHANGE, 2, rows(|write| &write.changes));
+        let flags = |of: fn(&FlagChanges) -> &[String]| {
+            let rows = writes.iter().zip(0..).flat_map(|(write, n)| {
+                let rows = write.flag_rows(of(&write.flags));
+                rows.map(move |row| [vec![Value::int(n)], row].concat())
+            });
+            rows.collect::<Vec<_>>()
+        };
+        parts.unflagged(flags(|flags| &flags.removed));
+        parts.inserted("flag", FLAG, 2, flags(|flags| &flags.added));
         parts.text += " SELECT n, id FROM written";
         Some(Statement::new(parts.text, parts.args, b"ii"))
     }
@@ -483,6 +495,23 @@ impl Parts<'_> {
         );
     }
 
+    /// Removes flags, each behind the record's place in the list.
+    fn unflagged(&mut self, rows: Vec<Vec<Value>>) {
+        if rows.is_empty() {
+            return;
+        }
+        let columns = [&[("n", Type::Int)], FLAG].concat();
+        let rows = unnested("k", &columns, rows.into_iter(), &mut self.args);
+        let _ = write!(
+            self.text,
+            ", less_flag AS (DELETE FROM {p}_flag d USING {rows} JOIN written w ON w.n = k.n, \
+               LATERAL (SELECT x.ctid AS place FROM {p}_flag x \
+                 WHERE x.flag = k.flag AND x.name = k.name OFFSET 0) x \
+               WHERE d.ctid = x.place)",
+            p = self.prefix,
+        );
+    }
+
     /// Inserts or replaces rows, each behind the record's place in the list, which stands for the
     /// record's key if the table has that.
     fn inserted(&mut self, table: &str, columns: &Columns, keys: usize, rows: Vec<Vec<Value>>) {
@@ -502,7 +531,10 @@ impl Parts<'_> {
             names = super::names(columns),
             id = if has_id { "w.id, " } else { "" },
             own = prefixed("v", own),
-            or_replace = self.flavour.or_replace(&super::names(&columns[..keys]), &rest),
+            or_replace = match rest.is_empty() {
+                true => " ON CONFLICT DO NOTHING".to_owned(),
+                false => self.flavour.or_replace(&super::names(&columns[..keys]), &rest),
+            },
         );
     }
 }

@@ -368,11 +368,13 @@ impl SimpleCompletion {
             return held;
         }
         let then_at = row("then_at");
+        // The general path has what changes a flag: the end of a failure, or that of the schedule.
         format!(
             "{held} AND s.succeeded < {NEAR_END} \
+             AND (s.last_outcome IS NULL OR s.last_outcome = c.ok_outcome) \
+             AND s.cursor_scheduled_at IS NOT NULL AND ({moves} = 0 OR {then_at} IS NOT NULL) \
              AND ({then_at} IS NULL OR {then_at} > s.lease_scheduled_at) \
-             AND ({moves} = 1 OR s.cursor_scheduled_at IS NULL \
-               OR s.cursor_scheduled_at <> s.lease_scheduled_at)",
+             AND ({moves} = 1 OR s.cursor_scheduled_at <> s.lease_scheduled_at)",
             moves = row("moves"),
         )
     }

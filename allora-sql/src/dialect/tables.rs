@@ -3,7 +3,7 @@
 use super::{Dialect, names};
 use crate::{
     driver::{Statement, Type, sql},
-    encoding::{CHANGE, DATA, HISTORY, JOB, RARE, STATE},
+    encoding::{CHANGE, DATA, FLAG, HISTORY, JOB, RARE, STATE},
 };
 use sqlx::SqlStr;
 use std::fmt::Write;
@@ -22,6 +22,7 @@ const TABLES: &[(&str, &[(&str, Type)])] = &[
     ("data", DATA),
     ("history", HISTORY),
     ("change", CHANGE),
+    ("flag", FLAG),
 ];
 
 /// One step of a migration.
@@ -71,6 +72,8 @@ impl Dialect {
             table("data", DATA, "PRIMARY KEY (id, generation)"),
             Step::Run(self.history_table()),
             table("change", CHANGE, "PRIMARY KEY (fence, name)"),
+            // No index of the state table has a flag, so a claim moves none.
+            table("flag", FLAG, "PRIMARY KEY (flag, name)"),
             index("state", "kind, index_at, id", self.flavour.due_index_filter()),
             index("history", "name, is_failure, fence", ""),
             index("change", "name, fence", ""),

@@ -3,8 +3,9 @@
 use super::{CHUNK, Dialect, Keys, arguments::Write, names, tables::META};
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{CHANGE, DATA, HISTORY, JOB, RARE, STATE},
+    encoding::{CHANGE, DATA, FLAG, HISTORY, JOB, RARE, STATE},
 };
+use std::collections::BTreeMap;
 
 impl Dialect {
     /// Statements that add jobs without keys. Of two transactions that create one job, the second
@@ -18,7 +19,8 @@ impl Dialect {
     /// Statements that write records whose rows are locked, or were added in this transaction.
     pub(crate) fn put(&self, writes: &[Write]) -> Vec<Statement> {
         let (mut jobs, mut states, mut rare) = (vec![], vec![], vec![]);
-        let (mut data, mut history, mut changes) = (vec![], vec![], vec![]);
+        let (mut data, mut history) = (vec![], vec![]);
+        let (mut changes, mut flags) = (vec![], vec![]);
         let mut statements = Vec::new();
         let mut without_rare = Vec::new();
         for write in writes {
@@ -51,6 +53,15 @@ impl Dialect {
         let history_tail = tail("fence, name", &HISTORY[2..]);
         statements.extend(self.insert("history", HISTORY, &history, &history_tail));
         statements.extend(self.insert("change", CHANGE, &changes, ""));
+        let mut removed: BTreeMap<&str, Vec<&[u8]>> = BTreeMap::new();
+        for write in writes.iter().filter(|write| write.id.is_some()) {
+            flags.extend(write.flag_rows(&write.flags.added));
+            for flag in &write.flags.removed {
+                removed.entry(flag).or_default().push(&write.name);
+            }
+        }
+        statements.extend(removed.iter().map(|(flag, names)| self.remove_flag(flag, names)));
+        statements.extend(self.insert("flag", FLAG, &flags, &tail("flag, name", &FLAG[1..])));
         statements
     }
 
@@ -62,6 +73,15 @@ impl Dialect {
         self.flavour.placeholder(&mut text, 2);
         // Generations are fences, and so never negative.
         Statement::new(text, vec![Value::int(id), Value::int(keep.unwrap_or(-1))], b"")
+    }
+
+    /// Removes a flag of the jobs with these names.
+    fn remove_flag(&self, flag: &str, names: &[&[u8]]) -> Statement {
+        let mut text = format!("DELETE FROM {}_flag WHERE flag = ", self.prefix);
+        self.flavour.placeholder(&mut text, 1);
+        let (is_name, names) = self.flavour.is_any("name", Keys::Names(names), 2);
+        let args = [vec![Value::bytes(flag)], names].concat();
+        Statement::new(text + " AND " + &is_name, args, b"")
     }
 
     /// Removes the rows with these keys.

@@ -67,7 +67,7 @@ async fn a_row_that_cannot_be_read_stays_visible_beside_the_others(place: Place)
     assert!(matches!(&replies[0], Reply::State(state) if state.unreadable.is_some()));
     assert!(matches!(&replies[1], Reply::State(state) if state.unreadable.is_none()));
     assert_eq!(queries.list(Page::first(9)).await.unwrap().len(), 2);
-    let pause = Action::Pause { note: "" };
+    let pause = Action::Pause { note: "", until: None };
     assert_eq!(change(&sql, "bad", pause, now).await.unwrap_err().kind(), ErrorKind::Other);
     // An operator deletes it, and its fences still grow.
     let fence = get(&sql, "good").await.unwrap().fence;
@@ -350,7 +350,7 @@ async fn the_databases_clock_decides(place: Place) {
     let made = create(&sql, "a", NewSchedule::new("k", "d", None), wrong).await;
     assert!(made.unwrap().fence >= first.timestamp_micros());
     // Also where rows are read, found or not, and written.
-    for action in [Action::Read, Action::Reap, Action::Pause { note: "" }] {
+    for action in [Action::Read, Action::Reap, Action::Pause { note: "", until: None }] {
         for name in ["a", "none"] {
             let operations = [Operation::new(name, action.clone())];
             let applied = sql.reschedule(Batch::new("n", wrong, &operations)).await.unwrap();

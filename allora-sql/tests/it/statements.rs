@@ -3,13 +3,14 @@
 use crate::{
     calls::{STORE, change, replies},
     connect,
+    desk::{self, Desk, t},
     stores::{Db, Place, on, pause},
 };
 use allora_core::{
     Backend,
     backend::{
         Action, Claim, ClaimDue, Completion, Cursor, DueQuery, Edit, HistoryCursor, HistoryLimits,
-        HistoryQuery, NewSchedule, NextRun, Operation, Reply, Sharing,
+        HistoryQuery, NewSchedule, NextRun, Operation, Reply, Sharing, TimeSource,
     },
     store::RecordStore as _,
     time::from_millis,
@@ -48,7 +49,7 @@ fn an_operators_change_is_a_read_a_commit_and_a_notification_on_postgres() {
         let new = NewSchedule::new("k", "d", None).data(b"data");
         change(&sql, "a", Action::Create(new), STORE).await.unwrap();
         let before = COUNT.get();
-        change(&sql, "a", Action::Pause { note: "" }, STORE).await.unwrap();
+        change(&sql, "a", Action::Pause { note: "", until: None }, STORE).await.unwrap();
         vec![before, COUNT.get()]
     });
     if let Some(counts) = counts {
@@ -121,6 +122,55 @@ fn queries_read_nothing_of_what_is_due_later_on_postgres() {
         }
         panic!("the server does not count");
     });
+}
+
+/// A claim moves no entry of an index, and a completion only that of the due index, in which jobs in code
+/// are not. Neither writes a flag.
+#[test]
+fn claims_and_completions_move_no_index_but_that_of_due_jobs_on_postgres() {
+    const RUNS: i64 = 6;
+    on(Db::Postgres, async |place| {
+        let sql = place.builder().connections(1).connect(&place.url).await.unwrap();
+        let desk = Desk::new(&sql, "node");
+        let text = "* * * * *";
+        let first = Some(desk::first(text, t(0)));
+        desk.add("stored", text, t(0)).await.unwrap();
+        let register = Action::Register { definition: text, version: 0, first };
+        change(&sql, "code", register, TimeSource::Fixed(t(0))).await.unwrap();
+        for n in 0..RUNS {
+            for name in ["stored", "code"] {
+                let run = desk.poll(t(60 * n), name, 30).await.unwrap();
+                desk.complete(t(60 * n + 1), name, &run, text).await;
+            }
+        }
+        sql.close().await;
+        // Sessions report their counts a little later.
+        let mut seen = Vec::new();
+        for _ in 0..300 {
+            seen = vec![
+                written(&place, "state", "n_tup_upd, n_tup_hot_upd").await,
+                written(&place, "flag", "n_tup_ins, n_tup_upd + n_tup_del").await,
+                written(&place, "job", "n_tup_ins, n_tup_upd").await,
+            ];
+            if seen[0].0 >= 4 * RUNS {
+                break;
+            }
+            pause(100).await;
+        }
+        // Each has the flag of its kind.
+        assert_eq!(seen, [(4 * RUNS, 3 * RUNS), (2, 0), (2, 0)]);
+    });
+}
+
+/// Two counts of what was written to a table.
+async fn written(place: &Place, table: &str, counts: &str) -> (i64, i64) {
+    let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
+    let text = format!(
+        "SELECT {counts} FROM pg_stat_user_tables WHERE relname = '{}_{table}'",
+        place.prefix
+    );
+    let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+    (row.get(0), row.get(1))
 }
 
 /// So many jobs without statistics, of kinds and due times that are expressions of the number `i`.

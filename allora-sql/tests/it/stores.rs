@@ -60,8 +60,9 @@ impl Place {
     }
 
     /// The tables of this place.
-    fn tables(&self) -> [String; 6] {
-        ["job", "state", "rare", "data", "history", "meta"].map(|t| format!("{}_{t}", self.prefix))
+    fn tables(&self) -> [String; 7] {
+        let tables = ["job", "state", "rare", "data", "history", "flag", "meta"];
+        tables.map(|table| format!("{}_{table}", self.prefix))
     }
 
     /// Drops the tables, if there are any; a file goes with its folder.

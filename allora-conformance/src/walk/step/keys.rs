@@ -16,7 +16,10 @@ impl Walker {
         let key = *random.pick(KEYS).expect("there are keys");
         if random.one_in(8) {
             let action = match random.below(4) {
-                0 => Action::Pause { note: "note" },
+                0 => {
+                    let until = random.one_in(2).then(|| self.now + TimeDelta::seconds(3));
+                    Action::Pause { note: "note", until }
+                }
                 1 => Action::Resume,
                 2 => Action::Read,
                 _ => Action::Delete,

@@ -93,6 +93,10 @@ pub(crate) fn decide(
         return Ok(Decision::Wait);
     };
     let Some(head) = &known.head() else { return Ok(Decision::Wait) };
+    if known.paused().is_some() && !known.is_paused(now) && !known.is_open_cursor(head) {
+        // Without the pause, another occurrence may be first.
+        return Ok(Decision::Read);
+    }
     if let Some(error) = used_up(spec, known, claimant.extra_attempts) {
         let then = move_away(name, spec, known, head)?;
         let fence = known.leased().unwrap_or(known.fence);
@@ -111,7 +115,7 @@ pub(crate) fn decide(
     // Triggers do not keep the schedule waiting: one of them runs before the cursor at most, and none
     // whose run would be replaced at once.
     let goes_first = !claimant.cursor_went_last || spec.settings.overlap == Overlap::Replace;
-    let may_overtake = may_overtake(head, known.leased().is_some(), known.paused);
+    let may_overtake = may_overtake(head, known.leased().is_some(), known.is_paused(now));
     let cursor =
         known.open_cursor().filter(|next| may_overtake && next.due_at <= now && goes_first);
     if let Some(next) = cursor {
@@ -124,7 +128,8 @@ pub(crate) fn decide(
         }
     }
     let decision = other_head(name, spec, known, (head, due_at), claimant)?;
-    let replaces = spec.settings.overlap == Overlap::Replace && !known.is_ending() && !known.paused;
+    let replaces =
+        spec.settings.overlap == Overlap::Replace && !known.is_ending() && !known.is_paused(now);
     let next = known.open_cursor().filter(|next| replaces && next.due_at > now);
     Ok(match (decision, next) {
         (Decision::Blocked(until), Some(next)) => Decision::Blocked(until.min(next.due_at)),

@@ -6,7 +6,7 @@
 //! its lease.
 
 use crate::{
-    backend::{JobState, Lease, NextRun, Occurrence, OnExpiry},
+    backend::{JobState, Lease, NextRun, Occurrence, OnExpiry, Pause},
     planner::wake_up::recheck,
     record::TOMBSTONE,
     time::{Time, from_millis, saturating_add},
@@ -36,8 +36,8 @@ pub(crate) struct Known {
     pub(crate) generation: i64,
     /// The record's fence. A different fence means a different state.
     pub(crate) fence: i64,
-    /// The head, if it is not the cursor's occurrence.
-    other_head: Option<Box<Occurrence>>,
+    /// Boxed, as the active runs: most jobs have none of it, and a node may have many.
+    rare: Option<Box<Rare>>,
     /// The time from which the head is due; `None` if there is no head.
     pub(crate) due_at: Option<Time>,
     /// The number of counted attempts at the head.
@@ -45,13 +45,29 @@ pub(crate) struct Known {
     pub(crate) cursor: Option<NextRun>,
     pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
-    pub(crate) paused: bool,
-    /// Boxed: most jobs are idle, and a node may have many.
     runs: Option<Box<ActiveRuns>>,
     /// The record has times of a store whose clock was ahead.
     pub(crate) is_ahead: bool,
     /// A trigger waits, and the cursor's occurrence was claimed before it.
     pub(crate) trigger_waits: bool,
+}
+
+/// The part of the state that few jobs have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rare {
+    /// The head, if it is not the cursor's occurrence.
+    other_head: Option<Occurrence>,
+    /// The pause. One that has ended by itself is there until the record is written or read.
+    paused: Option<PauseEnd>,
+}
+
+/// The end of a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PauseEnd {
+    /// When the schedule is resumed.
+    Resumed,
+    /// By itself at this time.
+    At(Time),
 }
 
 /// The active runs of a job.
@@ -77,6 +93,20 @@ pub(crate) struct Cancelled {
     pub(crate) attempts: u32,
     pub(crate) occurrence: Occurrence,
     pub(crate) until: Time,
+}
+
+impl PauseEnd {
+    fn of(pause: &Pause) -> Self {
+        pause.until.map_or(Self::Resumed, Self::At)
+    }
+
+    /// `true` if the pause lasts at this time.
+    pub(crate) fn is_after(self, now: Time) -> bool {
+        match self {
+            Self::Resumed => true,
+            Self::At(end) => now < end,
+        }
+    }
 }
 
 impl Known {
@@ -109,26 +139,48 @@ impl Known {
             as_of: now,
             generation: state.generation,
             fence: state.fence,
-            other_head: None,
+            rare: None,
             due_at: state.due_at,
             attempts: state.attempts,
             cursor: state.next,
             last_started: state.last_started,
             started: state.counters.started,
-            paused: state.paused.is_some(),
             runs,
             is_ahead: false,
             trigger_waits: false,
         };
+        known.set_rare(Rare { other_head: None, paused: state.paused.as_ref().map(PauseEnd::of) });
         known.set_head(state.head.as_ref());
         known
+    }
+
+    /// `true` if the schedule is paused at this time.
+    pub(crate) fn is_paused(&self, now: Time) -> bool {
+        self.paused().is_some_and(|end| end.is_after(now))
+    }
+
+    /// The end of the pause, which may be over.
+    pub(crate) fn paused(&self) -> Option<PauseEnd> {
+        self.rare.as_ref()?.paused
+    }
+
+    fn other_head(&self) -> Option<&Occurrence> {
+        self.rare.as_ref()?.other_head.as_ref()
+    }
+
+    fn set_other_head(&mut self, other_head: Option<Occurrence>) {
+        self.set_rare(Rare { other_head, paused: self.paused() });
+    }
+
+    fn set_rare(&mut self, rare: Rare) {
+        self.rare = (rare != Rare::default()).then(|| Box::new(rare));
     }
 
     /// The occurrence that the record offers next.
     pub(crate) fn head(&self) -> Option<Occurrence> {
         self.due_at?;
-        match &self.other_head {
-            Some(head) => Some(Occurrence::clone(head)),
+        match self.other_head() {
+            Some(head) => Some(head.clone()),
             None => self.cursor.map(|next| next.scheduled_at.into()),
         }
     }
@@ -136,7 +188,7 @@ impl Known {
     /// Sets the head, but not its due time. The cursor is set before.
     pub(crate) fn set_head(&mut self, head: Option<&Occurrence>) {
         let other = head.filter(|head| !self.is_at_cursor(head));
-        self.other_head = other.map(|head| Box::new(head.clone()));
+        self.set_other_head(other.cloned());
     }
 
     /// `true` if this is the schedule's next occurrence and was not started.
@@ -162,7 +214,7 @@ impl Known {
 
     /// The time at which the record must be read or claimed, without the schedule's next occurrence.
     pub(crate) fn run_ends_at(&self) -> Option<Time> {
-        let is_other = self.other_head.is_some() || self.leased().is_some();
+        let is_other = self.other_head().is_some() || self.leased().is_some();
         let cancelled = self.cancelled().map(|cancelled| cancelled.until);
         let ends = self.next_lease_end().into_iter().chain(cancelled);
         self.due_at.filter(|_| is_other).into_iter().chain(ends).min()
@@ -170,7 +222,7 @@ impl Known {
 
     /// A trigger or a retry is offered, of which nodes that were not notified may not know.
     pub(crate) fn waits_for_trigger(&self) -> bool {
-        self.other_head.is_some() && self.leased().is_none()
+        self.other_head().is_some() && self.leased().is_none()
     }
 
     /// The time at which the record must be read or claimed.
@@ -194,7 +246,7 @@ impl Known {
             };
         }
         let longest = saturating_add(self.as_of, TOMBSTONE / 2);
-        let Some(next) = self.cursor.filter(|_| self.paused) else { return longest };
+        let Some(next) = self.cursor.filter(|_| self.is_paused(self.as_of)) else { return longest };
         let at = match is_told || next.due_at > self.as_of {
             true => recheck(next.due_at, self.as_of, poll),
             false => on_grid(self.as_of, HELD_BACK.min(poll)),
@@ -202,11 +254,20 @@ impl Known {
         at.min(longest)
     }
 
+    /// The time at which the schedule's occurrence is due, if the pause lets it be due.
+    pub(crate) fn due_after_pause(&self, next: NextRun) -> Option<Time> {
+        match self.paused() {
+            None => Some(next.due_at),
+            Some(PauseEnd::At(end)) => Some(next.due_at.max(end)),
+            Some(PauseEnd::Resumed) => None,
+        }
+    }
+
     /// Applies a move of the cursor, when nothing else is known to wait.
     pub(crate) fn go_to(&mut self, next: Option<NextRun>) {
         self.cursor = next;
-        self.other_head = None;
-        self.due_at = next.map(|next| next.due_at);
+        self.set_other_head(None);
+        self.due_at = next.map(|next| self.due_after_pause(next).unwrap_or(next.due_at));
         self.attempts = 0;
         if let Some(runs) = &mut self.runs {
             (runs.leased, runs.after_lease, runs.cancelled) = (None, None, None);

@@ -144,7 +144,11 @@ fn what_is_decided_from_the_present_record_is_granted() {
             };
             let action = match (random.below(14), lease) {
                 (0 | 1, _) => Some(Action::trigger(&id)),
-                (2, _) => Some(Action::Pause { note: "" }),
+                (2, _) => {
+                    let span = random.below(20_000) as f64 / 1_000.0;
+                    let until = (random.below(2) == 0).then(|| at(now + 1.0 + span));
+                    Some(Action::Pause { note: "", until })
+                }
                 (3 | 4, _) => Some(Action::Resume),
                 (5, Some(_)) => Some(Action::Cancel(CancelScope::All)),
                 (6, Some(lease)) => Some(Action::Release { fence: lease.fence }),
@@ -172,7 +176,9 @@ fn what_is_decided_from_the_present_record_is_granted() {
             }
             // As a node does until nothing is to be done.
             for i in 0..20 {
-                let state = record.as_ref().unwrap().state("job");
+                let (read, context) = (Operation::read("job"), OpContext::new("me", at(now)));
+                let state = apply(&mut record, &read, context, &mut history).unwrap().state();
+                let state = state.unwrap();
                 let known = Known::of(&state, at(now));
                 let claimant = Claimant {
                     claim_id: u128::from(seed) << 64 | (step << 8 | i),

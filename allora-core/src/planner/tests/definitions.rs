@@ -20,7 +20,7 @@ fn a_read_does_not_make_a_node_set_its_definition_again() {
     let first = OneJob::new(minutely()).at(0.0);
     let second = OneJob::found(of(every(secs(10))), first.record.clone()).at(1.0);
     let outdated = OneJob { record: second.record, ..first };
-    let outdated = outdated.operator(2.0, Action::Pause { note: "" });
+    let outdated = outdated.operator(2.0, Action::Pause { note: "", until: None });
     outdated.at(2.0).expect(&[], &["DefinitionAdopted"], 11.);
 }
 

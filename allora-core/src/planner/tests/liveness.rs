@@ -94,12 +94,24 @@ fn asked_in(mut job: OneJob, seconds: std::ops::Range<u32>) -> (OneJob, Vec<u32>
 
 #[test]
 fn a_paused_job_is_checked_when_an_occurrence_is_held_back_then_at_growing_intervals() {
-    let job = OneJob::new(minutely()).at(0.0).operator(10.0, Action::Pause { note: "" }).at(10.0);
+    let job = OneJob::new(minutely())
+        .at(0.0)
+        .operator(10.0, Action::Pause { note: "", until: None })
+        .at(10.0);
     let (mut job, asked) = asked_in(job, 11..600);
     assert_eq!(asked, [60, 65, 70, 80, 100, 140, 200, 260, 320, 380, 440, 500, 560]);
     // It is resumed, and no notification comes.
     job.apply(&Operation::new("job", Action::Resume), "operator", at(600.0)).unwrap();
     job.at(620.0).expect(&[600.], &["missed 60-540 9"], 660.);
+}
+
+#[test]
+fn a_job_whose_pause_has_an_end_runs_then() {
+    let pause = Action::Pause { note: "", until: Some(at(130.0)) };
+    let job = OneJob::new(minutely()).at(0.0).operator(10.0, pause).at(10.0);
+    let (job, asked) = asked_in(job, 11..131);
+    assert_eq!(asked, [60, 65, 70, 80, 100, 130], "it may be resumed before");
+    job.expect(&[120.], &["missed 60-60 1"], 180.);
 }
 
 #[test]

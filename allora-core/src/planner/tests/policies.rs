@@ -224,10 +224,34 @@ fn a_released_occurrence_runs_before_later_ones() {
 
 #[test]
 fn a_trigger_runs_beside_the_schedule_also_when_paused() {
-    let job = OneJob::new(minutely()).at(0.0).operator(5.0, Action::Pause { note: "" }).at(6.0);
+    let job = OneJob::new(minutely())
+        .at(0.0)
+        .operator(5.0, Action::Pause { note: "", until: None })
+        .at(6.0);
     let job = job.at(70.0).operator(75.5, Action::trigger("mine"));
     let job = job.at(76.0).expect(&[75.5], &[], 60.);
     job.operator(130.0, Action::Resume).at(130.0).expect(&[75.5, 120.], &["missed 60-60 1"], 180.);
+}
+
+#[test]
+fn when_a_pause_ends_by_itself_the_catch_up_policy_decides_about_what_passed() {
+    let runs = |spec: JobSpec| {
+        let pause = Action::Pause { note: "", until: Some(at(190.0)) };
+        OneJob::new(spec).at(0.0).operator(5.0, pause).at(60.0).at(189.0).at(190.0)
+    };
+    runs(minutely()).expect(&[180.], &["missed 60-120 2"], 240.);
+    let all = minutely().catch_up(CatchUp::All { limit: 10 });
+    runs(all).expect(&[60., 120., 180.], &[], 240.);
+    runs(minutely().window(secs(4))).expect(&[], &["missed 60-180 3"], 240.);
+}
+
+/// The trigger is found by the search, which is no part of this.
+#[test]
+fn a_trigger_that_outlasts_a_pause_does_not_keep_the_schedule_waiting() {
+    let pause = Action::Pause { note: "", until: Some(at(100.0)) };
+    let job = OneJob::new(minutely()).at(0.0).operator(5.0, pause).at(6.0);
+    let job = job.operator(70.0, Action::trigger("mine")).at(120.5);
+    job.expect(&[120.], &["missed 60-60 1"], 180.);
 }
 
 #[test]

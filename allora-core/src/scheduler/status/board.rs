@@ -157,11 +157,11 @@ impl Board {
         overdue
     }
 
-    /// The number of paused jobs in code.
-    pub(in crate::scheduler) fn paused(&self) -> usize {
+    /// The number of jobs in code that are paused at `now`.
+    pub(in crate::scheduler) fn paused(&self, now: Time) -> usize {
         let paused = |shard: &Mutex<HashMap<_, View>>| {
             let views = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            views.values().filter(|view| view.planned.is_paused).count()
+            views.values().filter(|view| view.is_paused(now)).count()
         };
         self.jobs.iter().map(paused).sum()
     }
@@ -194,6 +194,10 @@ impl Board {
 }
 
 impl View {
+    fn is_paused(&self, now: Time) -> bool {
+        self.planned.paused.is_some_and(|end| end.is_after(now))
+    }
+
     fn status(&self, name: &str, now: Time) -> JobStatus {
         let runs = self.runs.as_deref();
         let elsewhere = runs.and_then(|runs| runs.elsewhere.as_ref());
@@ -202,7 +206,7 @@ impl View {
             name: name.to_owned(),
             kind: String::new(),
             next: self.planned.next,
-            is_paused: self.planned.is_paused,
+            is_paused: self.is_paused(now),
             running: elsewhere.map(|(place, _)| place.clone()).into_iter().collect(),
             last: runs.and_then(|runs| runs.last.clone()),
             last_success: runs.and_then(|runs| runs.last_success),

@@ -166,7 +166,7 @@ impl Node {
             kind_capacity,
             unresolved_claims,
             jobs,
-            paused: self.board.paused(),
+            paused: self.board.paused(at),
             nodes: NodesStatus {
                 live: fleet.live().count(),
                 idle: fleet.live().filter(|node| node.is_idle()).count(),

@@ -180,7 +180,7 @@ async fn pass_over(
                 }
                 orphans.add(&state.name);
                 node.config.prune_orphans_after
-            } else if is_finished(state) {
+            } else if is_finished(state, now) {
                 node.config.prune_finished_after
             } else {
                 None

@@ -8,7 +8,7 @@ use crate::{
     StoredSchedule,
     backend::{
         Action, Author, HistoryCursor, HistoryEntry, JobState, NewSchedule, NotRunReason,
-        Operation, Outcome, Waiter,
+        Operation, Outcome, Pause, Waiter,
     },
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{CatchUp, Overlap},
@@ -30,6 +30,7 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
     let occurrence = || vec![json!(full.head), json!(full.leases[0].occurrence)];
     let mut lease = full.leases[0].clone();
     lease.replaced_by = Some(at(1));
+    let pause = full.paused.clone().map(|pause| Pause { until: Some(at(2)), ..pause });
     let mut run = HistoryEntry::new("a", 9, at(0).into(), Outcome::Failed("boom".to_owned()));
     (run.due_at, run.started_at, run.ended_at) = (Some(at(0)), Some(at(0)), Some(at(1)));
     (run.last, run.output) = (Some(at(2)), Some("half".to_owned()));
@@ -41,7 +42,7 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("Occurrence", occurrence()),
         ("Lease", vec![json!(lease), json!(full.leases[0])]),
         ("Waiter", vec![json!(full.waiters[0])]),
-        ("Pause", vec![json!(full.paused)]),
+        ("Pause", vec![json!(pause), json!(full.paused)]),
         ("DeadLetter", vec![json!(full.dead[0])]),
         ("Outcome", vec![json!(full.last), json!(bare.last)]),
         ("Counters", vec![json!(full.counters)]),

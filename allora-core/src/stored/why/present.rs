@@ -252,10 +252,18 @@ fn paused(state: &JobState) -> Option<Why> {
         true => String::new(),
         false => format!(": {}", one_line(&pause.note)),
     };
-    let text = format!("it has been paused since {}{note}", shown(pause.since));
-    let remedy = format!("`allora resume {}` or `Schedules::resume` ends that", state.name);
+    let since = shown(pause.since);
+    let resume = format!("`allora resume {}` or `Schedules::resume`", state.name);
+    let (text, remedy) = match pause.until {
+        None => (format!("it has been paused since {since}{note}"), format!("{resume} ends that")),
+        Some(until) => (
+            format!("it has been paused since {since} and is until {}{note}", shown(until)),
+            format!("wait until then, or end the pause now with {resume}"),
+        ),
+    };
     let why = Why::new(WhyCode::Paused, text).with("since", pause.since);
-    Some(why.with("note", pause.note.as_str()).remedy(remedy))
+    let why = why.with_some("until", pause.until).with("note", pause.note.as_str());
+    Some(why.remedy(remedy))
 }
 
 /// When the occurrence that is offered next runs, or what it waits for; `None` if the active runs say

@@ -194,9 +194,15 @@ fn what_keeps_every_occurrence_from_running_comes_first() {
     let unhandled = |facts: &mut Facts| facts.state.kind = "report".to_owned();
     assert_eq!(now(unhandled, "kind \"report\""), ["kind-unhandled"]);
     let paused = |facts: &mut Facts| {
-        facts.state.paused = Some(Pause { since: at(3_000), note: "a\nb".to_owned() });
+        facts.state.paused = Some(Pause { since: at(3_000), until: None, note: "a\nb".to_owned() });
     };
     assert_eq!(now(paused, "since 2026-01-01T00:50:00Z: a b; `allora resume job`"), ["paused"]);
+    let window = |facts: &mut Facts| {
+        let until = Some(at(7_200));
+        facts.state.paused = Some(Pause { since: at(3_000), until, note: "a".to_owned() });
+    };
+    let says = "since 2026-01-01T00:50:00Z and is until 2026-01-01T02:00:00Z: a; wait until then";
+    assert_eq!(now(window, says), ["paused"]);
     let unreadable = |facts: &mut Facts| facts.state.unreadable = Some("cut".to_owned());
     assert_eq!(now(unreadable, "cannot be read: cut"), ["record-unreadable"]);
     let invalid = |facts: &mut Facts| {
@@ -355,7 +361,7 @@ fn a_time_that_has_come_and_has_not_run_says_what_it_waits_for() {
     let paused = |facts: &mut Facts| {
         facts.state.next = next(3_000);
         (facts.state.due_at, facts.state.head) = (None, None);
-        facts.state.paused = Some(Pause { since: at(2_000), note: String::new() });
+        facts.state.paused = Some(Pause { since: at(2_000), until: None, note: String::new() });
     };
     let says =
         "2026-01-01T00:50:00Z has not run yet: it has been paused since 2026-01-01T00:33:20Z";
@@ -390,7 +396,7 @@ fn without_an_entry_the_records_say_why_there_is_none() {
     let older = |facts: &mut Facts| recorded(facts, &[run(0, Outcome::Succeeded)]);
     assert_eq!(then(600, older, "none for 2026-01-01T00:10:00Z"), ["no-entry"]);
     let paused = |facts: &mut Facts| {
-        facts.state.paused = Some(Pause { since: at(2_000), note: String::new() });
+        facts.state.paused = Some(Pause { since: at(2_000), until: None, note: String::new() });
     };
     assert_eq!(then(7_200, paused, "has not come yet"), ["in-future", "paused"]);
 }

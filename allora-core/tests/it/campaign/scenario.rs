@@ -381,7 +381,11 @@ impl World {
         let id = format!("pulled{}", self.seen.triggered);
         let change = match dice.below(6) {
             0 | 1 => Action::trigger(&id),
-            2 => Action::Pause { note: "" },
+            2 => {
+                let end = lab.now() + TimeDelta::seconds(1 + dice.below(60) as i64);
+                let until = (dice.below(2) == 0).then_some(end);
+                Action::Pause { note: "", until }
+            }
             3 => Action::Resume,
             4 => {
                 self.seen.redefined += 1;

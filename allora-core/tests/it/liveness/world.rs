@@ -806,7 +806,11 @@ impl Playing<'_> {
         let id = format!("pulled{}", self.triggers);
         let action = match self.dice.below(4) {
             0 | 1 => Action::trigger(&id),
-            2 => Action::Pause { note: "" },
+            2 => {
+                let end = self.fleet.now() + TimeDelta::seconds(1 + self.dice.below(20) as i64);
+                let until = (self.dice.below(2) == 0).then_some(end);
+                Action::Pause { note: "", until }
+            }
             _ => Action::Resume,
         };
         // A job that is not registered yet cannot be changed.

@@ -135,7 +135,7 @@ fn a_definition_that_waits_for_its_node_is_not_replaced_while_paused() {
     let node = lab.start(|seat, b| b.add("job", old(seat)));
     lab.until(25.0);
     define(&lab, "@code every other sunday", 0);
-    lab.operate("job", Action::Pause { note: "" }).unwrap();
+    lab.operate("job", Action::Pause { note: "", until: None }).unwrap();
     lab.until(400.0);
     assert_eq!(lab.ran("job"), [10., 20.]);
     assert_eq!(node.news(), ["Ready", "definition-conflict"]);

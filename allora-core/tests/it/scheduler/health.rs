@@ -445,7 +445,7 @@ fn a_full_node_does_not_report_a_store_that_answers_again() {
     });
     lab.until(20.0);
     member.faults.set(Rates { refuse: 1_000, ..Rates::default() });
-    lab.operate("other", Action::Pause { note: "" }).unwrap();
+    lab.operate("other", Action::Pause { note: "", until: None }).unwrap();
     lab.operate("other", Action::Resume).unwrap();
     lab.until(25.0);
     assert!(!member.failing().is_empty(), "{}", member.handle.health());
@@ -505,7 +505,7 @@ fn what_waits_by_its_own_policy_is_not_overdue() {
             .add("second", seat.job(allora_core::at(at(21.0)), secs(1)).mutex("key"))
     });
     scene.lab.until(15.0);
-    scene.operate("paused", Action::Pause { note: "" });
+    scene.operate("paused", Action::Pause { note: "", until: None });
     scene.lab.until(205.0);
     let health = scene.health();
     assert_eq!((health.paused, scene.problems()), (1, vec!["second: key-busy".to_owned()]));

@@ -223,10 +223,24 @@ fn a_paused_group_waits() {
     one(&lab, "b", 30.0, 5);
     let change = |change| lab.operate(KEY, change).unwrap();
     lab.until(20.0);
-    change(Action::Pause { note: "the tapes are away" });
+    change(Action::Pause { note: "the tapes are away", until: None });
     lab.until(50.0);
     assert!(began(&lab, "b").is_empty());
     change(Action::Resume);
+    lab.until(60.0);
+    assert_eq!(lab.story("b"), ["succeeded 30"]);
+}
+
+#[test]
+fn a_group_that_is_paused_until_a_time_waits_until_then() {
+    let lab = Lab::new(10);
+    one(&lab, "a", 10.0, 5);
+    one(&lab, "b", 30.0, 5);
+    lab.until(20.0);
+    let until = Some(at(50.0));
+    lab.operate(KEY, Action::Pause { note: "the tapes are away", until }).unwrap();
+    lab.until(49.9);
+    assert!(began(&lab, "b").is_empty());
     lab.until(60.0);
     assert_eq!(lab.story("b"), ["succeeded 30"]);
 }

@@ -253,7 +253,7 @@ fn orphans_are_pruned_after_the_time_that_is_set_and_no_others() {
         })
     });
     lab.until(700.0);
-    lab.operate("paused", Action::Pause { note: "" }).unwrap();
+    lab.operate("paused", Action::Pause { note: "", until: None }).unwrap();
     before.handle.stop();
     lab.until(710.0);
     let prune = Some(2 * HOUR);

@@ -34,7 +34,7 @@ fn names(states: &[JobState]) -> Vec<&str> {
 fn a_bulk_change_concerns_what_the_filter_selects_and_its_preview_changes_nothing() {
     let lab = lab();
     let client = schedules(&lab);
-    let pause = Bulk::Pause { note: "repairs" };
+    let pause = Bulk::Pause { note: "repairs", until: None };
     let mail = Filter::default().kind("mail");
     let would = lab.sim.block_on(client.bulk_preview(mail, pause)).unwrap();
     assert_eq!(would, ["acme/mail", "beta/mail"]);

@@ -6,7 +6,8 @@ use allora_conformance::faults::{Hooks, Wrapped};
 use allora_core::{
     Backend, CatchUp, ErrorKind, Run, Schedules, StoredSchedule,
     backend::{
-        Applied, Batch, Due, DueQuery, JobState, NextRun, Operation, Page, Queries, TimeSource,
+        Applied, Batch, Count, Due, DueQuery, Flag, JobState, NextRun, Operation, Page, Queries,
+        TimeSource,
     },
     stored::{Definition, Filter, Gap, MAX_BACKFILL, ScheduleState},
 };
@@ -198,12 +199,70 @@ fn the_first_stored_schedules_by_due_time_are_read_without_the_others() {
     let (listed, reads) = first(stored.kind("sms"), 20);
     let sms: Vec<JobState> = all.iter().filter(|state| state.kind == "sms").cloned().collect();
     assert_eq!((&listed[..], reads), (&sms[..20], 40));
+    lab.start(|seat, b| b.add("code", seat.job(allora_core::every(secs(105)), secs(1))));
+    lab.until(1.0);
+    let (listed, reads) = first(Filter::default(), 20);
+    let expected: Vec<&str> = all.iter().take(19).map(|state| &*state.name).collect();
+    let is_code = |state: &&JobState| state.name == "code";
+    assert_eq!((listed.iter().filter(is_code).count(), reads), (1, 40), "it is found by its kind");
+    assert!(expected.iter().all(|name| listed.iter().any(|state| state.name == *name)));
     // A schedule that is not in the index comes last, and is not left out.
     lab.sim.block_on(client.pause(&all[0].name, "")).unwrap();
     let (listed, _) = first(stored, 300);
     assert_eq!((listed.len(), &listed[299].name), (300, &all[0].name));
     let (listed, reads) = first(stored, 20);
     assert_eq!((&listed[..], reads), (&all[1..21], 40));
+}
+
+#[test]
+fn by_state_owner_tag_or_kind_no_other_job_is_read() {
+    let lab = Lab::new(35);
+    let client = schedules(&lab);
+    let new = |n: u32| StoredSchedule::new(format!("job {n:04}"), "mail", "@daily");
+    let mut all: Vec<StoredSchedule> = (0..1_200).map(new).collect();
+    for n in (0..1_200).step_by(2) {
+        all[n] = all[n].clone().owner("sales");
+    }
+    all[700] = all[700].clone().tag("eu");
+    all[701] = StoredSchedule::new("job 0701", "sms", "@daily").tag("eu");
+    assert!(lab.sim.block_on(client.add_all(&all)).unwrap().iter().all(Result::is_ok));
+    for name in ["job 0007", "job 0700"] {
+        lab.sim.block_on(client.pause(name, "")).unwrap();
+    }
+    let read = Arc::<AtomicU64>::default();
+    let store = Wrapped::around(lab.store.clone(), CountingReads { read: read.clone() });
+    let client = Schedules::on(store, lab.sim.node()).unwrap();
+    let list = |filter| names(lab.sim.block_on(client.list(filter, None, usize::MAX)).unwrap());
+    let paused = Filter::default().state(ScheduleState::Paused);
+    for (filter, found) in [
+        (paused, &["job 0007", "job 0700"][..]),
+        (paused.owner("sales"), &["job 0700"]),
+        (paused.prefix("job 00"), &["job 0007"]),
+        (Filter::default().tag("eu"), &["job 0700", "job 0701"]),
+        (Filter::default().tag("eu").owner("sales"), &["job 0700"]),
+        (Filter::default().tag("eu").kind("sms"), &["job 0701"]),
+        (Filter::default().kind("sms"), &["job 0701"]),
+        (Filter::default().state(ScheduleState::Running), &[]),
+        (Filter::default().state(ScheduleState::Failing), &[]),
+    ] {
+        assert_eq!(list(filter), found, "{filter:?}");
+    }
+    let sales = list(Filter::default().owner("sales"));
+    assert!(sales.len() == 600 && sales.is_sorted(), "more than a page");
+    let by_due = client.list_by_due(Filter::default().tag("eu"), 1);
+    assert_eq!(names(lab.sim.block_on(by_due).unwrap()), ["job 0701"], "the other one is paused");
+    assert_eq!(read.load(Relaxed), 0, "of the list of all jobs, and of the due index");
+    let counts = lab.sim.block_on(client.counts("job")).unwrap();
+    for (flag, number) in [
+        (Flag::Paused, 2),
+        (Flag::Failing, 0),
+        (Flag::Kind("sms"), 1),
+        (Flag::Owner("sales"), 600),
+        (Flag::Tag("eu"), 2),
+    ] {
+        assert_eq!(counts.of(flag), Some(Count::new(number, true)), "{flag:?}");
+    }
+    assert_eq!(counts.jobs(), Count::new(1_200, true));
 }
 
 #[test]
@@ -389,7 +448,7 @@ fn the_next_occurrences_are_left_out_once_and_the_one_that_runs_goes_on() {
 fn a_trigger_that_waits_is_cancelled_alone() {
     let lab = Lab::new(8);
     let client = schedules(&lab);
-    add(&lab, StoredSchedule::new("a", "t", "0 * * * *"));
+    add(&lab, StoredSchedule::new("a", "t", "30 12 * * *"));
     for id in ["one", "two"] {
         lab.sim.block_on(client.trigger("a", id)).unwrap();
     }

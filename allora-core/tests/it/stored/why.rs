@@ -274,7 +274,7 @@ fn a_definition_that_no_live_build_can_run_is_told() {
     let lab = Lab::new(11);
     lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0))));
     lab.until(25.0);
-    lab.operate("job", Action::Pause { note: "" }).unwrap();
+    lab.operate("job", Action::Pause { note: "", until: None }).unwrap();
     let seen = lab.state("job");
     let (generation, plan) = (seen.generation, Replan::new(seen.next, seen.next));
     let definition = "@code every other sunday";

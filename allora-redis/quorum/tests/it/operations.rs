@@ -77,7 +77,7 @@ fn a_record_that_cannot_be_read_stays_until_it_is_deleted() {
         assert!(read(&node, "job").await.unreadable.is_some());
         let complete = Operation::complete("job", 1, Cursor::Keep, Completion::Succeeded);
         assert_eq!(ask_one(&node, "n", complete, t(0)).await.unwrap(), Reply::LeaseLost);
-        let pause = Operation::new("job", Action::Pause { note: "" });
+        let pause = Operation::new("job", Action::Pause { note: "", until: None });
         let refused = ask_one(&node, "n", pause, t(0)).await;
         assert_eq!(kind(&refused), Some(ErrorKind::Other), "{refused:?}");
         assert!(read(&node, "job").await.unreadable.is_some());

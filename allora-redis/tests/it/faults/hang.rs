@@ -119,7 +119,7 @@ fn jobs_of_reachable_shards_are_answered_while_another_shard_hangs() {
             create(&store, now, name, NewSchedule::new("mail", "def", None)).await;
         }
         nodes[1].signal("-STOP");
-        let pausing = |name| Operation::new(name, Action::Pause { note: "" });
+        let pausing = |name| Operation::new(name, Action::Pause { note: "", until: None });
         let operations: Vec<Operation<'_>> = names.iter().map(|name| pausing(name)).collect();
         for _ in 0..4 {
             // A node gives the whole batch as long as one call.
@@ -252,7 +252,7 @@ fn a_server_that_hung_carries_out_no_claim_whose_time_is_over() {
             let claim = claim(reader, name, claim_id, TimeDelta::seconds(1)).await;
             hung.push((node, name, claim));
         }
-        send(&other, STORE_TIME, Operation::new("stale", Action::Pause { note: "" }))
+        send(&other, STORE_TIME, Operation::new("stale", Action::Pause { note: "", until: None }))
             .await
             .unwrap();
         let resume = Action::Resume;

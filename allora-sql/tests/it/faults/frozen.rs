@@ -33,7 +33,7 @@ fn a_node_writes_until_it_is_frozen() {
         let sql = builder.connect(&place.url).await.unwrap();
         for i in 0_u64.. {
             let note = i.to_string();
-            change(&sql, "a", Action::Pause { note: &note }, STORE).await.unwrap();
+            change(&sql, "a", Action::Pause { note: &note, until: None }, STORE).await.unwrap();
         }
     });
 }
@@ -59,7 +59,9 @@ async fn others_write_on(place: Place) {
         tokio::task::block_in_place(|| patiently("the line is silent", || proxy.is_silent()));
         node.signal("-STOP");
         let since = clock.now();
-        while let Err(error) = change(&direct, "a", Action::Pause { note: "b" }, STORE).await {
+        while let Err(error) =
+            change(&direct, "a", Action::Pause { note: "b", until: None }, STORE).await
+        {
             assert!(clock.now() - since < LONGEST, "after {replies} replies: {error:?}");
         }
         proxy.fall_silent_after(Proxy::NEVER);
@@ -92,7 +94,7 @@ fn a_lock_that_another_process_keeps_is_named_with_its_remedy_on_sqlite() {
         create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
         let mut other = SqliteConnection::connect(&place.url).await.unwrap();
         other.execute("BEGIN IMMEDIATE").await.unwrap();
-        let pause = || Action::Pause { note: "b" };
+        let pause = || Action::Pause { note: "b", until: None };
         let write = tokio::time::timeout(timeout, change(&sql, "a", pause(), STORE)).await;
         let error = write.expect("before the scheduler gives up").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -143,7 +145,7 @@ fn a_process_that_was_frozen_at_any_moment_leaves_a_file_that_others_write_on_sq
                 Err(_) => kept += 1,
             }
             node.signal("-CONT");
-            change(&sql, "b", Action::Pause { note: "b" }, STORE).await.unwrap();
+            change(&sql, "b", Action::Pause { note: "b", until: None }, STORE).await.unwrap();
         }
         eprintln!("{kept} of {freezes} frozen with the lock, {:?} a write", took / written as u32);
     });
