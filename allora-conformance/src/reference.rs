@@ -202,6 +202,15 @@ impl ReferenceModel {
         }
     }
 
+    /// Removes the changes that are too old or too many: as [`Backend::prune`](allora_core::Backend::prune).
+    pub fn prune_changes(&mut self, limits: &HistoryLimits, now: Time) {
+        let mut kept = limits.changes_at(now);
+        let removed = self.changes.keys().rev().filter(|at| kept.removes(at.fence)).count();
+        for _ in 0..removed {
+            self.changes.pop_first();
+        }
+    }
+
     fn live(&self) -> impl Iterator<Item = (&str, &Record)> {
         let records = self.records.iter();
         let records = records.filter_map(|(name, slot)| Some((&**name, slot.as_ref()?)));

@@ -57,7 +57,7 @@ impl ChangeStore for Sql {
         let first = self.client.dialect.first_change_beyond(kept.entries);
         let first = number(self.client.read_history(PRUNE, first).await?);
         let below = kept.from.max(first.map_or(0, |first| first + 1));
-        self.client.remove(&self.client.dialect.remove_changes(below)).await.map(drop)
+        self.client.remove_all(&self.client.dialect.remove_changes(below, REMOVED)).await
     }
 }
 
@@ -76,12 +76,13 @@ impl Client {
         let first = self.dialect.first_beyond(name, is_failure, kept.entries);
         let first = number(self.read_history(PRUNE, first).await?);
         let below = kept.from.max(first.map_or(0, |first| first + 1));
-        let statement = self.dialect.remove_history(name, is_failure, below, REMOVED);
-        loop {
-            if self.remove(&statement).await? < REMOVED {
-                return Ok(());
-            }
-        }
+        self.remove_all(&self.dialect.remove_history(name, is_failure, below, REMOVED)).await
+    }
+
+    /// Repeats a statement that removes some at a time, until nothing is left to remove.
+    async fn remove_all(&self, statement: &Statement) -> Result {
+        while self.remove(statement).await? >= REMOVED {}
+        Ok(())
     }
 
     /// The number of rows that a statement removes.

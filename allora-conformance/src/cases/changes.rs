@@ -4,11 +4,13 @@ use crate::cluster::*;
 use allora_core::{
     ErrorKind,
     backend::{
-        Action, Author, CancelScope, Completion, Cursor, HistoryQuery, ImportedProgress,
-        NewSchedule, Replan, Reply,
+        Action, Author, CancelScope, Completion, Cursor, HistoryLimits, HistoryQuery,
+        ImportedProgress, NewSchedule, Operation, Replan, Reply,
     },
     record::{Change, ChangeAction, ChangeResult, MAX_CHANGE_DATA, Record},
 };
+
+const DAY: i64 = 24 * 60 * 60;
 
 fn ann() -> Author {
     Author::new("ann").via("console")
@@ -212,4 +214,44 @@ pub(super) async fn what_a_change_keeps_comes_back_whole(w: &Cluster) {
     assert_eq!((&side(&edited.before).data, edited.lacks_data), (&data, true));
     assert_eq!((side(&edited.after).data.len(), side(&emptied.before).data.len()), (0, 0));
     assert!(emptied.lacks_data);
+}
+
+pub(super) async fn changes_older_than_a_year_are_removed(w: &Cluster) {
+    let Some(node) = w.join_with_history("limited", HistoryLimits::default()).await else { return };
+    let pause = || Action::Pause { note: "", until: None };
+    for name in ["job", "deleted"] {
+        fine(node.by(&ann(), t(1), name, new(b"")).await);
+    }
+    fine(node.by(&ann(), t(2), "deleted", Action::Delete).await);
+    fine(node.by(&ann(), t(200 * DAY), "job", pause()).await);
+    let all = node.changes(None).await;
+    node.prune(t(364 * DAY)).await;
+    assert_eq!((all.len(), node.changes(None).await), (4, all.clone()), "nothing is old");
+    node.prune(t(366 * DAY)).await;
+    assert_eq!(node.changes(None).await, all[..1]);
+    assert_eq!(node.changes(Some("job")).await, all[..1]);
+    assert_eq!(node.changes(Some("deleted")).await, []);
+}
+
+pub(super) async fn the_newest_changes_are_kept(w: &Cluster) {
+    let limits = HistoryLimits::default().changes(600);
+    let Some(node) = w.join_with_history("limited", limits).await else { return };
+    node.add(t(0), "job", "mail", t(60)).await;
+    let (author, notes) = (ann(), ["a", "b"]);
+    let pause = |note| Operation::new("job", Action::Pause { note, until: None }).by(Some(&author));
+    let batch: Vec<Operation<'_>> = notes.into_iter().cycle().take(20).map(pause).collect();
+    for second in 1..=60 {
+        node.replies(t(second), &batch).await;
+    }
+    fine(node.by(&author, t(70), "other", new(b"")).await);
+    let (all, of_other) = (node.changes(Some("job")).await, node.changes(Some("other")).await);
+    assert_eq!((all.len(), of_other.len()), (1_000, 1), "a page");
+    node.prune(t(80)).await;
+    let left = node.changes(Some("job")).await;
+    // A store of several parts may give each of them its share.
+    assert!((1..=600).contains(&left.len()), "{} of 600 are left", left.len());
+    assert_eq!(left, all[..left.len()], "the newest");
+    assert_eq!(node.changes(Some("other")).await, of_other);
+    let both = node.changes(None).await;
+    assert_eq!(both, [of_other, left].concat(), "the pages of all jobs have no more");
 }

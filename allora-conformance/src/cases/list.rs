@@ -265,6 +265,8 @@ macro_rules! __cases {
                 the_changes_of_a_deleted_job_are_kept: [Changes];
                 a_deletion_keeps_what_is_needed_to_undo_it: [Changes];
                 what_a_change_keeps_comes_back_whole: [Changes];
+                changes_older_than_a_year_are_removed: [Changes, History];
+                the_newest_changes_are_kept: [Changes, History];
             }
             history {
                 a_run_is_a_lease_until_its_end_which_is_one_entry: [History];

@@ -92,6 +92,9 @@ pub(crate) trait Defect: Send + Sync + 'static {
     fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
         model.prune_history(limits, now);
     }
+    fn prune_changes(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_changes(limits, now);
+    }
     fn notifies() -> bool {
         true
     }
@@ -207,7 +210,9 @@ impl<D: Defect> Backend for Broken<D> {
     }
     async fn prune(&self, time: TimeSource) -> Result {
         if let Some(limits) = &self.limits {
-            D::prune(&mut self.model(), limits, time.without_store_clock());
+            let (mut model, now) = (self.model(), time.without_store_clock());
+            D::prune(&mut model, limits, now);
+            D::prune_changes(&mut model, limits, now);
         }
         Ok(())
     }

@@ -930,6 +930,20 @@ impl Defect for ForgetsWhatWas {
     }
 }
 
+/// Keeps all changes, however old or many they are.
+pub(crate) struct KeepsAllChanges;
+impl Defect for KeepsAllChanges {
+    fn prune_changes(_: &mut ReferenceModel, _: &HistoryLimits, _: Time) {}
+}
+
+/// Removes changes long before they are a year old.
+pub(crate) struct ForgetsChangesEarly;
+impl Defect for ForgetsChangesEarly {
+    fn prune_changes(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_changes(limits, now + Duration::from_secs(300 * 86_400));
+    }
+}
+
 /// Shows the oldest change of a page first.
 pub(crate) struct ShowsOldChangesFirst;
 impl Defect for ShowsOldChangesFirst {

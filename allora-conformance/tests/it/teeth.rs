@@ -156,6 +156,8 @@ teeth! {
     forgets_what_was: ForgetsWhatWas;
     shows_old_changes_first: ShowsOldChangesFirst;
     notes_in_another_step: NotesInAnotherStep;
+    keeps_all_changes: KeepsAllChanges;
+    forgets_changes_early: ForgetsChangesEarly;
     fails_for_ever: FailsForEver;
     counts_all_names: CountsAllNames;
 }

@@ -42,7 +42,8 @@ use std::fmt;
 ///    `changes::the_newest_changes_come_first_page_by_page`,
 ///    `changes::the_changes_of_a_deleted_job_are_kept`,
 ///    `changes::a_deletion_keeps_what_is_needed_to_undo_it`,
-///    `changes::what_a_change_keeps_comes_back_whole`.
+///    `changes::what_a_change_keeps_comes_back_whole`,
+///    `changes::changes_older_than_a_year_are_removed`, `changes::the_newest_changes_are_kept`.
 /// 5. *Flags follow the record* with the write that changes them, and numbers agree with the pages.
 ///    Cases: `flags::a_job_is_found_by_the_flags_of_its_state`,
 ///    `flags::kind_owner_and_tags_are_found_until_an_edit_or_a_deletion`,

@@ -8,7 +8,7 @@
 use crate::{
     backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, Newest},
     error::{ErrorKind, Result},
-    record::{Change, KEEP_CHANGES},
+    record::Change,
     time::{Time, saturating_add},
 };
 use async_trait::async_trait;
@@ -24,9 +24,6 @@ const PAGE: usize = 500;
 /// The most jobs whose entries are counted. When there are more, all are counted from zero again, and
 /// their histories may grow until the age removes entries.
 const MOST_COUNTED: usize = 1 << 18;
-
-/// The default number of changes by clients.
-const CHANGES: u64 = 100_000;
 
 /// The time between two removals of old changes by one process: clients write them, and nodes remove
 /// them.
@@ -88,8 +85,6 @@ pub trait ChangeStore: Send + Sync {
 #[derive(Debug)]
 pub struct HistoryPruning {
     limits: HistoryLimits,
-    /// The largest number of changes.
-    changes: u64,
     /// The time at which the changes are to be trimmed next.
     trim_changes: Mutex<Option<Time>>,
     appended: Mutex<Appended>,
@@ -124,13 +119,13 @@ impl HistoryPruning {
         limits.per_job = limits.per_job.or(Some(per_job));
         limits.failures_per_job = limits.failures_per_job.or(limits.per_job);
         let (appended, pass, trim_changes) = Default::default();
-        Self { limits, changes: CHANGES, trim_changes, appended, pass }
+        Self { limits, trim_changes, appended, pass }
     }
 
-    /// Keeps so many changes by clients. Default: 100 000.
+    /// Keeps so many changes by clients, unless the limits have a number. Default: 100 000.
     #[must_use]
     pub fn changes(mut self, changes: u64) -> Self {
-        self.changes = changes;
+        self.limits.changes.get_or_insert(changes);
         self
     }
 
@@ -265,8 +260,7 @@ pub(super) async fn prune_changes(changes: &dyn ChangeStore, now: Time) -> Resul
     if locked(&pruning.trim_changes).is_some_and(|next| now < next) {
         return Ok(());
     }
-    let limits = HistoryLimits::from(pruning.changes).age(KEEP_CHANGES);
-    changes.trim_changes(limits.at(now).rest).await?;
+    changes.trim_changes(pruning.limits.changes_at(now)).await?;
     *locked(&pruning.trim_changes) = Some(saturating_add(now, TRIM_CHANGES_EVERY));
     Ok(())
 }

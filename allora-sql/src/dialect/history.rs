@@ -93,10 +93,13 @@ impl Dialect {
         Statement::new(parts.text, parts.args, b"i")
     }
 
-    /// Removes the changes below this fence.
-    pub(crate) fn remove_changes(&self, below: i64) -> Statement {
-        let mut parts = self.of_table("change", "DELETE FROM {h} WHERE fence < ");
+    /// Removes the oldest changes below this fence, those with the first `most` fences.
+    pub(crate) fn remove_changes(&self, below: i64, most: u64) -> Statement {
+        let mut parts = self.of_table("change", "DELETE FROM {h} WHERE fence IN (SELECT fence FROM (");
+        parts.add("SELECT fence FROM {h} WHERE fence < ");
         parts.bind("", Value::int(below));
+        parts.bind(" ORDER BY fence LIMIT ", Value::int(most.cast_signed()));
+        parts.text.push_str(") r)");
         Statement::new(parts.text, parts.args, b"")
     }
 
