@@ -39,5 +39,6 @@ pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod trigger;
+pub(crate) mod undo;
 mod waits;
 pub(crate) mod why;
