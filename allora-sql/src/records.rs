@@ -18,8 +18,7 @@ use allora_core::{
     record::{FlagChanges, MAX_DATA, Record},
     store::{
         ChangeStore, Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome,
-        RecordStore,
-        Snapshot,
+        RecordStore, Snapshot,
     },
 };
 use async_trait::async_trait;

@@ -127,7 +127,9 @@ pub(super) async fn the_newest_changes_come_first_page_by_page(w: &Cluster) {
     // At one time, so that jobs have equal numbers.
     for second in 2..6 {
         for name in names {
-            fine(w.node().by(&ann(), t(second), name, Action::Pause { note: "", until: None }).await);
+            fine(
+                w.node().by(&ann(), t(second), name, Action::Pause { note: "", until: None }).await,
+            );
         }
     }
     let all = w.node().changes(None).await;

@@ -483,7 +483,10 @@ mod tests {
         };
         let mut world = paused();
         world.ann(Action::Resume).unwrap();
-        assert_eq!((world.noted().result, &world.record().paused), (ChangeResult::Unchanged, &None));
+        assert_eq!(
+            (world.noted().result, &world.record().paused),
+            (ChangeResult::Unchanged, &None)
+        );
         let mut world = paused();
         let generation = world.record().generation;
         world.ann(Action::Modify(Edit { data: Some(b"x"), ..Edit::of(generation) })).unwrap();

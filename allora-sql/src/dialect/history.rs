@@ -95,7 +95,8 @@ impl Dialect {
 
     /// Removes the oldest changes below this fence, those with the first `most` fences.
     pub(crate) fn remove_changes(&self, below: i64, most: u64) -> Statement {
-        let mut parts = self.of_table("change", "DELETE FROM {h} WHERE fence IN (SELECT fence FROM (");
+        let mut parts =
+            self.of_table("change", "DELETE FROM {h} WHERE fence IN (SELECT fence FROM (");
         parts.add("SELECT fence FROM {h} WHERE fence < ");
         parts.bind("", Value::int(below));
         parts.bind(" ORDER BY fence LIMIT ", Value::int(most.cast_signed()));
