@@ -26,8 +26,12 @@ pub const MAX_CHANGE_DATA: usize = 64 << 10;
 /// The longest note of an author, in bytes.
 pub const MAX_NOTE: usize = 1_024;
 
-/// The number of changes that the record of a job keeps, in a store without a record of all changes.
+/// The number of changes that the record of a job keeps, in a store without a record of all changes:
+/// fewer if they are larger than 256 KiB together, but always the last one.
 pub const MAX_CHANGES: usize = 20;
+
+/// Their largest size together: each later write of the record carries them.
+const MAX_SIZE: usize = 256 << 10;
 
 /// The time for which a store keeps changes.
 pub const KEEP_CHANGES: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -328,8 +332,17 @@ fn leave_out_equal(before: &mut Record, after: &mut Record) {
 impl Record {
     /// Keeps the last of its changes, and these: for a store without a record of all changes.
     pub(crate) fn keep_changes(&mut self, new: Vec<Change>) {
+        if new.is_empty() {
+            return;
+        }
         self.changes.extend(new);
-        self.changes.drain(..self.changes.len().saturating_sub(MAX_CHANGES));
+        let mut size = 0;
+        let fitting = self.changes.iter().rev().take(MAX_CHANGES).take_while(|change| {
+            size += change.size();
+            size <= MAX_SIZE
+        });
+        let kept = fitting.count().max(1);
+        self.changes.drain(..self.changes.len() - kept);
     }
 }
 
@@ -609,6 +622,27 @@ mod tests {
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!((world.history.take_changes(), &world.record), (vec![], &before));
         }
+    }
+
+    #[test]
+    fn a_record_keeps_the_last_changes_and_does_not_outgrow_its_store() {
+        let mut world = World::created(b"");
+        let mut kept = Record::default();
+        for _ in 0..30 {
+            world.ann(Action::Pause { note: "", until: None }).unwrap();
+            kept.keep_changes(vec![world.noted()]);
+        }
+        let last = kept.changes.last().cloned();
+        assert_eq!((kept.changes.len(), &kept.changes[19].cursor()), (20, &last.unwrap().cursor()));
+        for byte in 0..10 {
+            let data = [byte; MAX_CHANGE_DATA];
+            let edit = Edit { data: Some(&data), ..Edit::of(world.record().generation) };
+            world.ann(Action::Modify(edit)).unwrap();
+            kept.keep_changes(vec![world.noted()]);
+        }
+        // Each has the data before and after; a size counts the digits of bytes that are no text.
+        assert_eq!(kept.changes.len(), 1);
+        assert_eq!(kept.changes[0].after.as_ref().unwrap().data[0], 9);
     }
 
     #[test]
