@@ -27,11 +27,11 @@ pub const MAX_CHANGE_DATA: usize = 64 << 10;
 pub const MAX_NOTE: usize = 1_024;
 
 /// The number of changes that the record of a job keeps, in a store without a record of all changes:
-/// fewer if they are larger than 256 KiB together, but always the last one.
+/// fewer if they are larger than 512 KiB together, but always the last one.
 pub const MAX_CHANGES: usize = 20;
 
 /// Their largest size together: each later write of the record carries them.
-const MAX_SIZE: usize = 256 << 10;
+const MAX_SIZE: usize = 512 << 10;
 
 /// The time for which a store keeps changes.
 pub const KEEP_CHANGES: Duration = Duration::from_secs(365 * 24 * 60 * 60);
