@@ -103,8 +103,6 @@ fn change_json(change: &Change) -> Value {
 
 fn row(change: &Change) -> [String; 8] {
     let author = &change.author;
-    let note = [&*author.note, change.result.error()];
-    let note: Vec<&str> = note.into_iter().filter(|text| !text.is_empty()).collect();
     [
         shown(change.at),
         change.name.clone(),
@@ -113,7 +111,7 @@ fn row(change: &Change) -> [String; 8] {
         if author.via.is_empty() { "-".into() } else { author.via.clone() },
         change.result.word().to_owned(),
         change.sequence.to_string(),
-        note.join(": "),
+        joined([&author.note, change.result.error()], ": "),
     ]
 }
 
@@ -124,7 +122,13 @@ fn what(change: &Change) -> String {
         (Some(before), Some(after)) => edited(before, after, change.lacks_data),
         _ => String::new(),
     };
-    [word, &*change.detail, &*text].join(" ").trim_end().to_owned()
+    joined([word, &change.detail, &text], " ")
+}
+
+/// Those of the texts that are not empty.
+fn joined<const N: usize>(texts: [&str; N], between: &str) -> String {
+    let texts: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+    texts.join(between)
 }
 
 fn edited(before: &Record, after: &Record, has_large_data: bool) -> String {
