@@ -3,8 +3,8 @@
 use crate::packed::PackedRecord;
 use allora_core::{
     Time,
-    backend::{HistoryCursor, HistoryEntry, HistoryTrim},
-    record::{FlagChanges, Record, TOMBSTONE},
+    backend::{HistoryCursor, HistoryEntry, HistoryTrim, Newest},
+    record::{Change, FlagChanges, Record, TOMBSTONE},
     time::saturating_add,
 };
 use std::{
@@ -33,6 +33,7 @@ pub(crate) struct Index {
     history: BTreeMap<HistoryCursor, HistoryEntry>,
     /// The fences of the entries of each job.
     history_of: HashMap<String, BTreeSet<i64>>,
+    changes: BTreeMap<HistoryCursor, Change>,
 }
 
 #[derive(Default)]
@@ -178,9 +179,25 @@ impl Index {
         &self,
         before: Option<&HistoryCursor>,
     ) -> impl Iterator<Item = &HistoryEntry> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let below = (Unbounded, before.map_or(Unbounded, Excluded));
-        self.history.range::<HistoryCursor, _>(below).rev().map(|(_, entry)| entry)
+        below(&self.history, before)
+    }
+
+    /// Changes below this one, the newest first.
+    pub(crate) fn changes(&self, before: Option<&HistoryCursor>) -> impl Iterator<Item = &Change> {
+        below(&self.changes, before)
+    }
+
+    pub(crate) fn append_changes(&mut self, changes: Vec<Change>) {
+        self.changes.extend(changes.into_iter().map(|change| (change.cursor(), change)));
+    }
+
+    /// Removes the changes that are not kept.
+    pub(crate) fn trim_changes(&mut self, mut kept: Newest) {
+        let fences = self.changes.keys().rev().map(|at| at.fence);
+        let removed = fences.filter(|fence| kept.removes(*fence)).count();
+        for _ in 0..removed {
+            self.changes.pop_first();
+        }
     }
 
     pub(crate) fn append_history(&mut self, entries: Vec<HistoryEntry>) {
@@ -271,4 +288,14 @@ impl Index {
     fn key(&self, name: &str) -> Option<Arc<str>> {
         self.records.get_key_value(name).map(|(key, _)| key.clone())
     }
+}
+
+/// The values below this place, the highest first.
+fn below<'a, T>(
+    of: &'a BTreeMap<HistoryCursor, T>,
+    before: Option<&HistoryCursor>,
+) -> impl Iterator<Item = &'a T> + use<'a, T> {
+    use std::ops::Bound::{Excluded, Unbounded};
+    let below = (Unbounded, before.map_or(Unbounded, Excluded));
+    of.range::<HistoryCursor, _>(below).rev().map(|(_, value)| value)
 }

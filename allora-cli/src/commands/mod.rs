@@ -40,5 +40,6 @@ pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod token;
 pub(crate) mod trigger;
+pub(crate) mod undo;
 mod waits;
 pub(crate) mod why;

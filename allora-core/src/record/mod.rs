@@ -5,6 +5,7 @@
 //! to give the same results.
 
 mod apply;
+mod change;
 mod claim;
 #[cfg(feature = "codec")]
 pub mod codec;
@@ -17,6 +18,9 @@ mod operate;
 mod trigger;
 
 pub use apply::{apply, apply_unreadable};
+pub use change::{
+    Change, ChangeAction, ChangeResult, KEEP_CHANGES, MAX_CHANGE_DATA, MAX_CHANGES, MAX_NOTE,
+};
 pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use flags::{FlagChanges, FlagSummary};
@@ -92,6 +96,10 @@ pub struct Record {
     pub last: Option<Outcome>,
     /// The totals of its occurrences.
     pub counters: Counters,
+    /// The last changes by clients, the oldest first, in a store without a
+    /// [record of all](crate::store::ChangeStore). Only such changes alter them, so that a store may keep
+    /// them apart, as the dead letters.
+    pub changes: Vec<Change>,
 }
 
 /// An occurrence that waits for another attempt.
