@@ -2,7 +2,7 @@
 
 use super::{facts::Facts, verb::Verb};
 use crate::reader::Reader;
-use allora_core::{ErrorKind, Occurrence, Result, Time, stored::Gap};
+use allora_core::{ErrorKind, Occurrence, Result, Time, backend::Author, check_name, stored::Gap};
 use tracing::info;
 
 /// An action with its values.
@@ -63,7 +63,7 @@ pub(crate) async fn apply(
 }
 
 async fn done(reader: &Reader, name: &str, change: &Change<'_>) -> Result<Option<usize>> {
-    let store = reader.whole_store();
+    let store = reader.whole_store().clone().by(author(reader.access().who(), change.note));
     match &change.act {
         Act::Pause(until) => {
             let note = signed(reader.access().who(), change.note);
@@ -94,6 +94,13 @@ async fn done(reader: &Reader, name: &str, change: &Change<'_>) -> Result<Option
         },
     }
     Ok(None)
+}
+
+/// The author in the record of changes. A service may call its readers by anything, and the record wants a
+/// name.
+fn author(who: &str, note: &str) -> Author {
+    let actor = if check_name(who).is_ok() { who } else { "a reader" };
+    Author::new(actor).via("console").note(note)
 }
 
 /// A note that says whose it is, for a record that has no place for a name.

@@ -14,8 +14,8 @@ use crate::{
 };
 use allora_core::{Time, backend::DeadLetter, check_name, stored::Gap};
 
-/// The longest note, in characters.
-const LONGEST_NOTE: usize = 500;
+/// The longest note, in characters: as many as the record of changes keeps in any script.
+const LONGEST_NOTE: usize = 250;
 
 /// The values of the form, as they were typed. It comes back with them if it cannot be done.
 #[derive(Clone, Debug)]
@@ -231,7 +231,7 @@ mod tests {
             let with = act(&format!("do={word}&note=deploying&{rest}"));
             assert!(with.is_ok(), "{verb:?}: {with:?}");
         }
-        assert!(act(&format!("do=pause&note={}", "a".repeat(501))).unwrap_err().contains("500"));
+        assert!(act(&format!("do=pause&note={}", "a".repeat(251))).unwrap_err().contains("250"));
         assert!(act("do=pause&note=a%0Ab").unwrap_err().contains("one line"));
     }
 

@@ -6,6 +6,7 @@ use allora::{
     backend::{Applied, Backend, Batch, DeadLetter, JobState, Queries},
     chrono::TimeDelta,
     runtime::Sim,
+    stored::ChangeFilter,
 };
 use allora_conformance::faults::{Hooks, Wrapped};
 use allora_console::{Access, Console, Scope};
@@ -429,5 +430,27 @@ fn a_form_is_not_lost_while_the_store_is_down_and_is_done_once_afterwards() {
         }
         assert_eq!(schedules.get("report").await.unwrap().paused.unwrap().note, "ann: kept");
         assert_eq!(schedules.cancel("report").await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn an_action_is_in_the_record_of_changes_with_its_reader_and_note() {
+    with_idle_store(&["acme/report"], async |schedules| {
+        let router = router(&schedules, operator("ann"));
+        done(&router, "do=pause&name=acme%2Freport", &[("note", "the warehouse moves")]).await;
+        let nobody = operator("");
+        let router = Console::new(schedules.clone()).allow_actions();
+        let router = router.access(move |_| Some(nobody.clone())).into_router();
+        done(&router, "do=resume&name=acme%2Freport", &[("gap", "missed")]).await;
+        let page = schedules.changes(ChangeFilter::default(), None, 10).await.unwrap();
+        let said: Vec<String> = page
+            .changes
+            .iter()
+            .map(|it| format!("{} by {}: {}", it.action.word(), it.author, it.author.note))
+            .collect();
+        assert_eq!(
+            said,
+            ["resume by a reader (console): ", "pause by ann (console): the warehouse moves"]
+        );
     });
 }
