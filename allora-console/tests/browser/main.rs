@@ -1,6 +1,7 @@
 //! The pages in a real browser.
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
+#![expect(clippy::disallowed_methods, reason = "a browser is waited for by the clock")]
 
 mod browser;
 mod forms;

@@ -71,7 +71,8 @@ fn a_hostile_name_is_a_name_and_nothing_else() {
         );
     }
     let mut wanted = names;
-    (wanted.sort(), listed.sort());
+    wanted.sort();
+    listed.sort();
     assert_eq!(listed, wanted);
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
