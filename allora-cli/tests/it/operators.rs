@@ -112,9 +112,10 @@ fn a_range_of_the_past_is_run_again() {
 fn changes_are_listed_with_who_made_them_and_taken_back() {
     let site = Site::new("");
     let as_deploy = |args: &[&str]| {
-        let mut command = site.command(args);
-        command.env("ALLORA_ACTOR", "deploy 7").args(["--url", "sqlite:store.db"]);
-        assert!(command.status().unwrap().success(), "{args:?}");
+        let mut command = crate::allora::command(args);
+        command.current_dir(site.path("")).env("ALLORA_ACTOR", "deploy 7");
+        let output = command.args(["--url", "sqlite:store.db"]).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
     };
     allora(&site, &["init"]);
     let data = "{\"env\": {\"PASSWORD\": \"hush\"}}";
