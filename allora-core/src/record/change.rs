@@ -18,7 +18,6 @@ use crate::{
     time::{Time, whole_millis},
 };
 use chrono::SecondsFormat;
-use std::time::Duration;
 
 /// The largest data, in bytes, that a change keeps of a job. A change of more is recorded without it.
 pub const MAX_CHANGE_DATA: usize = 64 << 10;
@@ -33,9 +32,6 @@ pub const MAX_CHANGES: usize = 20;
 /// Their largest size together: each later write of the record carries them.
 const MAX_SIZE: usize = 512 << 10;
 
-/// The time for which a store keeps changes.
-pub const KEEP_CHANGES: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
 /// One change of one job by a client, as [`Schedules::changes`](crate::Schedules::changes) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -47,9 +43,9 @@ pub struct Change {
     pub sequence: i64,
     /// The time of the change, by the clock that decided.
     pub at: Time,
-    /// Who made it, by which way, and why. The note of a pause stands here if the author gave none.
+    /// The person or program that made it, the way, and the reason. The note of a pause stands here if the author gave none.
     pub author: Author,
-    /// What was done.
+    /// The kind of change.
     pub action: ChangeAction,
     /// To what: the id of a trigger, the occurrence of a dead letter, the scope of a cancellation, the
     /// range that was left out, the end of a pause. Empty for the others.
@@ -63,11 +59,11 @@ pub struct Change {
     /// The job had, or was given, data of more than [`MAX_CHANGE_DATA`], which is not kept: so the
     /// change cannot be undone.
     pub lacks_data: bool,
-    /// What became of it.
+    /// Its result.
     pub result: ChangeResult,
 }
 
-/// What a client did to a job.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ChangeAction {
@@ -95,7 +91,7 @@ pub enum ChangeAction {
     Reset,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeResult {
