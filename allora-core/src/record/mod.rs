@@ -14,6 +14,7 @@ mod define;
 mod flags;
 mod history;
 mod key;
+mod note;
 mod operate;
 mod trigger;
 
