@@ -115,7 +115,7 @@ fn row(change: &Change) -> [String; 8] {
     ]
 }
 
-/// What was done, and to what; of an edit, the parts that it changed.
+/// The change in words, and its object; of an edit, the parts that are other.
 fn what(change: &Change) -> String {
     let word = change.action.word();
     let text = match (&change.before, &change.after) {

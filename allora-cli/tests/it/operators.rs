@@ -112,9 +112,10 @@ fn a_range_of_the_past_is_run_again() {
 fn changes_are_listed_with_who_made_them_and_taken_back() {
     let site = Site::new("");
     let as_deploy = |args: &[&str]| {
-        let mut command = site.command(args);
-        command.env("ALLORA_ACTOR", "deploy 7").args(["--url", "sqlite:store.db"]);
-        assert!(command.status().unwrap().success(), "{args:?}");
+        let mut command = crate::allora::command(args);
+        command.current_dir(site.path("")).env("ALLORA_ACTOR", "deploy 7");
+        let output = command.args(["--url", "sqlite:store.db"]).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
     };
     allora(&site, &["init"]);
     let data = "{\"env\": {\"PASSWORD\": \"hush\"}}";
@@ -124,8 +125,7 @@ fn changes_are_listed_with_who_made_them_and_taken_back() {
     let changes = json(&site, &["changes", "job"]);
     let words: Vec<&str> = changes.iter().map(|it| it["action"].as_str().unwrap()).collect();
     assert_eq!(words, ["pause", "modify", "create"]);
-    assert_eq!(changes[0]["author"]["actor"], "deploy 7");
-    assert_eq!(changes[0]["author"]["via"], "command");
+    assert_eq!((&changes[0]["actor"], &changes[0]["via"]), (&"deploy 7".into(), &"command".into()));
     assert_eq!(changes[0]["after"]["paused"]["note"], "for repairs");
     assert!(!changes[2].to_string().contains("hush"), "{}", changes[2]);
     assert_eq!(json(&site, &["changes", "--by", "deploy 7", "-n", "1"]), changes[..1]);

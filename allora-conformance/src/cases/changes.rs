@@ -20,7 +20,7 @@ fn new(data: &[u8]) -> Action<'_> {
     Action::Create(NewSchedule::new("mail", "every 1m", Some(t(60).into())).data(data))
 }
 
-/// What was done, and what came of it.
+/// The action and the result of each change.
 fn told(changes: &[Change]) -> Vec<(ChangeAction, &'static str)> {
     changes.iter().map(|change| (change.action, change.result.word())).collect()
 }

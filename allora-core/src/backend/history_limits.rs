@@ -5,7 +5,7 @@
 //! its own, and its failures have others than the rest. The age of an entry is that of its fence, which
 //! is drawn from the store's clock, so no index by time is needed.
 
-use crate::{record::KEEP_CHANGES, time::Time};
+use crate::time::Time;
 use chrono::TimeDelta;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ const ENTRIES: u64 = 1_000;
 
 /// The default number of changes by clients, unless a store has a smaller one.
 const CHANGES: u64 = 100_000;
+
+/// The age of a change by a client.
+const CHANGE_AGE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The limits of a history, for each job: a number of entries and an age for
 /// [failures](super::Outcome::is_failure), and others for the rest. Whichever comes first removes an
@@ -149,7 +152,7 @@ impl HistoryLimits {
     /// The changes by clients that are kept at this time.
     pub fn changes_at(&self, now: Time) -> Newest {
         let entries = self.changes.unwrap_or(CHANGES);
-        Newest { entries, from: oldest_fence(now, KEEP_CHANGES) }
+        Newest { entries, from: oldest_fence(now, CHANGE_AGE) }
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// An upper bound for what an operation has beside texts of any length: names, ids, times.
 pub(crate) const OPERATION_BYTES: usize = 1_000;
 
-/// Who makes a change, by which way, and why.
+/// The person or program that makes a change, its way, and its reason.
 ///
 /// ```
 /// use allora::backend::Author;

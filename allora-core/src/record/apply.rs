@@ -1,7 +1,7 @@
 //! The one entry point of the state machine: an operation applied to a record.
 
 use super::{
-    HistoryBuffer, OpContext, Record, change, claim, complete, define, key, live, operate, trigger,
+    HistoryBuffer, OpContext, Record, claim, complete, define, key, live, note, operate, trigger,
 };
 use crate::{
     backend::{Action, JobState, NewSchedule, Operation, Reply, Triggered},
@@ -43,7 +43,7 @@ pub fn apply(
     let ended = record.as_mut().and_then(|record| record.end_pause(context.now));
     let reply = match operation.author {
         None => decide(record, operation, context, history),
-        Some(author) => change::noted(record, operation, author, context, history),
+        Some(author) => note::noted(record, operation, author, context, history, decide),
     };
     let changes = !matches!(operation.action, Action::Read)
         && !matches!(reply, Err(_) | Ok(Reply::LeaseLost | Reply::Invalid));
@@ -54,7 +54,7 @@ pub fn apply(
 }
 
 /// As [`apply()`], whoever the author is, on a record without a pause that has ended.
-pub(super) fn decide(
+fn decide(
     record: &mut Option<Record>,
     operation: &Operation<'_>,
     context: OpContext<'_>,

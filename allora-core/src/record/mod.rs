@@ -14,13 +14,12 @@ mod define;
 mod flags;
 mod history;
 mod key;
+mod note;
 mod operate;
 mod trigger;
 
 pub use apply::{apply, apply_unreadable};
-pub use change::{
-    Change, ChangeAction, ChangeResult, KEEP_CHANGES, MAX_CHANGE_DATA, MAX_CHANGES, MAX_NOTE,
-};
+pub use change::{Change, ChangeAction, ChangeResult, MAX_CHANGE_DATA, MAX_CHANGES, MAX_NOTE};
 pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use flags::{FlagChanges, FlagSummary};

@@ -163,7 +163,7 @@ fn an_edit_is_undone_in_the_parts_that_it_has_changed() {
 fn a_deleted_schedule_comes_back_with_its_progress() {
     let lab = Lab::new(7);
     lab.start(|_, b| b.kind("t", async |_: allora_core::Run| {}));
-    add(&lab, StoredSchedule::new("a", "t", "every 10s").data_bytes(b"data".to_vec()));
+    add(&lab, StoredSchedule::new("a", "t", "@every 10s").data_bytes(b"data".to_vec()));
     lab.until(35.0);
     lab.sim.block_on(schedules(&lab).pause("a", "held")).unwrap();
     let before = lab.state("a");
