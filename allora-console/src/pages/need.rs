@@ -168,7 +168,11 @@ fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
         }
         Word::Failing => {
             if let Some(last) = &job.last {
-                need.text = format!("has not succeeded: its last run was {}.", last.word());
+                let ended = match last.word() {
+                    "failed" => "failed".to_owned(),
+                    other => format!("was {other}"),
+                };
+                need.text = format!("has not succeeded: its last run {ended}.");
                 need.look = look(last.word());
                 need.evidence = short(context.visible(last.error()), EVIDENCE);
             }
