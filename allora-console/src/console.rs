@@ -90,6 +90,8 @@ impl Console {
             .route("/run", get(pages::run::page))
             .route("/nodes", get(pages::nodes::page))
             .route("/schedule", get(pages::schedule::page))
+            .route("/audit", get(pages::audit::page))
+            .route("/undo", get(actions::ask_undo).post(actions::undo))
             .route("/act", get(actions::ask_first).post(actions::act))
             .method_not_allowed_fallback(async || Failure::no_method())
             .fallback(async || Failure::no_page())

@@ -8,7 +8,8 @@ use allora_core::{
     ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
     NodeInfo, Outcome, Result, Schedules, Time,
     backend::{Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
-    stored::{Definition, Fact, Filter, Why, WhyCode},
+    record::{Change, ChangeResult},
+    stored::{ChangeFilter, ChangePage, Definition, Fact, Filter, Why, WhyCode},
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -192,6 +193,59 @@ impl Reader {
         let read = all.len();
         let entries = all.into_iter().filter(may_see).map(|entry| self.shown_entry(entry));
         Ok(Entries { entries: entries.collect(), read, next })
+    }
+
+    /// As [`Schedules::changes`]. A page may be short, and have a next one.
+    pub(crate) async fn changes(
+        &self,
+        filter: ChangeFilter<'_>,
+        before: Option<&HistoryCursor>,
+        limit: usize,
+    ) -> Result<ChangePage> {
+        if filter.name.is_some_and(|name| !self.access.may_name(name)) {
+            return Ok(ChangePage::default());
+        }
+        let mut page = self.schedules.changes(filter, before, limit).await?;
+        page.changes.retain(|change| self.may_see_change(change));
+        if let Some(next) = page.next.take() {
+            // The place has no foreign name, because it stands in a link.
+            let is_own = self.access.may_name(&next.name);
+            let above = HistoryCursor { fence: next.fence.saturating_add(1), name: String::new() };
+            page.next = Some(if is_own { next } else { above });
+        }
+        page.changes = page.changes.into_iter().map(|change| self.shown_change(change)).collect();
+        Ok(page)
+    }
+
+    /// The change of a job with this number; `None` if there is none that the reader may see.
+    pub(crate) async fn change(&self, name: &str, sequence: i64) -> Result<Option<Change>> {
+        if !self.access.may_name(name) {
+            return Ok(None);
+        }
+        let above = HistoryCursor { fence: sequence.saturating_add(1), name: String::new() };
+        let filter = ChangeFilter::default().name(name);
+        let page = self.schedules.changes(filter, Some(&above), 1).await?;
+        let mut found = page.changes.into_iter();
+        Ok(found.find(|change| change.sequence == sequence && self.may_see_change(change)))
+    }
+
+    /// A change has the kind that its job had; one that changed nothing has none.
+    fn may_see_change(&self, change: &Change) -> bool {
+        match change.after.as_deref().or(change.before.as_deref()) {
+            Some(record) => self.access.may_see(&change.name, &record.kind),
+            None => self.may_name_any_kind(&change.name),
+        }
+    }
+
+    /// A change without its secrets.
+    fn shown_change(&self, mut change: Change) -> Change {
+        if let Some(redact) = &self.redact {
+            change.author.note = redact(&change.name, &change.author.note);
+            if let ChangeResult::Refused(error) = &mut change.result {
+                *error = redact(&change.name, error);
+            }
+        }
+        change
     }
 
     /// As [`Schedules::why`].

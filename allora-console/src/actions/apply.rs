@@ -98,7 +98,7 @@ async fn done(reader: &Reader, name: &str, change: &Change<'_>) -> Result<Option
 
 /// The author in the record of changes. A service may call its readers by anything, and the record wants a
 /// name.
-fn author(who: &str, note: &str) -> Author {
+pub(super) fn author(who: &str, note: &str) -> Author {
     let actor = if check_name(who).is_ok() { who } else { "a reader" };
     Author::new(actor).via("console").note(note)
 }

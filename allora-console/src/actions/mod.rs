@@ -9,8 +9,10 @@ mod facts;
 mod form;
 mod page;
 mod preview;
+mod undo;
 mod verb;
 
 pub(crate) use done::{Done, done};
 pub(crate) use page::{act, ask_first};
+pub(crate) use undo::{ask_first as ask_undo, undo};
 pub(crate) use verb::{buttons, letter_buttons};

@@ -145,7 +145,7 @@ pub(crate) async fn act(
 
 /// # Errors
 /// Actions are not allowed here, or the reader lacks the scope.
-fn allowed(shared: &Shared, ask: &Ask, scope: Scope) -> Result<(), Failure> {
+pub(super) fn allowed(shared: &Shared, ask: &Ask, scope: Scope) -> Result<(), Failure> {
     if !shared.allows_actions {
         return Err(Failure::read_only());
     }
@@ -156,7 +156,7 @@ fn allowed(shared: &Shared, ask: &Ask, scope: Scope) -> Result<(), Failure> {
 }
 
 /// The fields of the form.
-async fn read(headers: &HeaderMap, body: Body) -> Result<Params, Failure> {
+pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Params, Failure> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
