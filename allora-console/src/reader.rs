@@ -238,7 +238,7 @@ impl Reader {
     }
 
     /// A change without its secrets.
-    fn shown_change(&self, mut change: Change) -> Change {
+    pub(crate) fn shown_change(&self, mut change: Change) -> Change {
         if let Some(redact) = &self.redact {
             change.author.note = redact(&change.name, &change.author.note);
             if let ChangeResult::Refused(error) = &mut change.result {

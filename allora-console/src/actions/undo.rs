@@ -49,6 +49,7 @@ pub(crate) async fn ask_first(State(shared): State<Arc<Shared>>, ask: Ask) -> An
     let now = ask.reader.store_now().await?;
     let context = ask.context(now);
     let change = find(&shared, &ask, &ask.params).await?;
+    let change = ask.reader.shown_change(change);
     let title = format!("Undo: {} of {}", change.action.word(), change.name);
     let view = View {
         title: title.clone(),

@@ -33,7 +33,7 @@ fn check(router: Router, start: &str) {
     let served = Served::new(router);
     let browser = Browser::start();
     let seen = crawl(&browser, &served.page(start), 25);
-    let pages = ["", "jobs", "runs", "nodes", "schedule"];
+    let pages = ["", "jobs", "runs", "nodes", "audit", "schedule"];
     for page in pages {
         let address = served.page(&format!("/ops/allora/{page}"));
         assert!(seen.iter().any(|one| one.split('?').next() == Some(&address)), "{page}: {seen:?}");

@@ -459,3 +459,68 @@ fn an_action_is_in_the_record_of_changes_with_its_reader_and_note() {
         );
     });
 }
+
+/// The form of the undoing that is first on the page of changes, with its address.
+async fn undoing(router: &Router) -> (String, Vec<(String, String)>) {
+    let audit = get(router, "/audit").await;
+    let link = audit.body.split("href=\"undo?").nth(1).unwrap_or_else(|| panic!("{}", audit.body));
+    let link = format!("/undo?{}", unescaped(link.split('"').next().unwrap()));
+    let page = get(router, &link).await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    (link, fields(&page.body))
+}
+
+#[test]
+fn a_change_is_listed_and_taken_back_once() {
+    with_idle_store(&["acme/report"], async |schedules| {
+        let all = router(&schedules, operator("ann"));
+        done(&all, "do=pause&name=acme%2Freport", &[("note", "the <b>warehouse</b> moves")]).await;
+        let audit = get(&all, "/audit?actor=ann&action=pause").await.body;
+        for said in ["ann", "console", "the &#60;b&#62;warehouse&#60;/b&#62; moves", "acme/report"]
+        {
+            assert!(audit.contains(said), "{said}: {audit}");
+        }
+        let (link, form) = undoing(&all).await;
+        let undo = |form: &[(String, String)]| {
+            let request = Request::builder()
+                .method("POST")
+                .uri("/undo")
+                .header("sec-fetch-site", "same-origin")
+                .header("content-type", "application/x-www-form-urlencoded");
+            request.body(Body::from(encoded(form))).unwrap()
+        };
+        // Who may not act, takes nothing back; who may not see the job, learns nothing of it.
+        let reader = router(&schedules, Access::reader("bob"));
+        assert!(!get(&reader, "/audit").await.body.contains("undo?"));
+        assert_eq!(send(&reader, undo(&form)).await.status, 403);
+        let other = router(&schedules, operator("eve").only_prefixes(["beta/"]));
+        assert!(!get(&other, "/audit").await.body.contains("warehouse"));
+        let refused = send(&other, undo(&form)).await;
+        assert!(refused.status == 409 && !refused.body.contains("warehouse"), "{}", refused.body);
+        let answer = send(&all, undo(&form)).await;
+        assert_eq!((answer.status, answer.header("location")), (303, "audit?name=acme%2Freport"));
+        assert_eq!(schedules.get("acme/report").await.unwrap().paused, None);
+        let again = send(&all, undo(&form)).await;
+        assert!(again.status == 409 && again.body.contains("cannot be undone"), "{}", again.body);
+        assert_eq!(get(&all, &link.replace("change=", "change=x")).await.status, 400);
+    });
+}
+
+#[test]
+fn a_deleted_job_comes_back_from_the_page_of_changes() {
+    with_store(&["acme/report"], async |schedules| {
+        let before = schedules.get("acme/report").await.unwrap();
+        let all = router(&schedules, operator("ann"));
+        schedules.clone().by("ann").delete("acme/report").await.unwrap();
+        let (_, form) = undoing(&all).await;
+        let request = Request::builder()
+            .method("POST")
+            .uri("/undo")
+            .header("sec-fetch-site", "same-origin")
+            .header("content-type", "application/x-www-form-urlencoded");
+        let answer = send(&all, request.body(Body::from(encoded(&form))).unwrap()).await;
+        assert_eq!(answer.status, 303, "{}", answer.body);
+        let after = schedules.get("acme/report").await.unwrap();
+        assert_eq!((after.counters, after.definition), (before.counters, before.definition));
+    });
+}
