@@ -90,6 +90,7 @@ impl Console {
             .route("/run", get(pages::run::page))
             .route("/nodes", get(pages::nodes::page))
             .route("/schedule", get(pages::schedule::page))
+            .route("/many", get(actions::ask_many).post(actions::act_on_many))
             .route("/audit", get(pages::audit::page))
             .route("/undo", get(actions::ask_undo).post(actions::undo))
             .route("/act", get(actions::ask_first).post(actions::act))

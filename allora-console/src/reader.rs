@@ -7,9 +7,9 @@ use crate::access::Access;
 use allora_core::{
     ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
     NodeInfo, Outcome, Result, Schedules, Time,
-    backend::{Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
+    backend::{Author, Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
     record::{Change, ChangeResult},
-    stored::{ChangeFilter, ChangePage, Definition, Fact, Filter, Why, WhyCode},
+    stored::{Bulk, BulkReport, ChangeFilter, ChangePage, Definition, Fact, Filter, Why, WhyCode},
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -169,6 +169,39 @@ impl Reader {
         let is_whole = states.len() <= COUNTED;
         states.truncate(COUNTED);
         Ok(Counts::among(&states, now, is_whole))
+    }
+
+    /// As [`Schedules::bulk_preview`].
+    pub(crate) async fn bulk_preview(
+        &self,
+        filter: Filter<'_>,
+        change: Bulk<'_>,
+    ) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
+            let part = part(filter, prefix, kind);
+            names.extend(self.schedules.bulk_preview(part, change).await?);
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// As [`Schedules::bulk`], by this author.
+    pub(crate) async fn bulk(
+        &self,
+        author: Author,
+        filter: Filter<'_>,
+        change: Bulk<'_>,
+    ) -> Result<BulkReport> {
+        let schedules = self.schedules.clone().by(author);
+        let mut report = BulkReport::default();
+        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
+            let done = schedules.bulk(part(filter, prefix, kind), change).await?;
+            report.changed.extend(done.changed);
+            report.triggered_before.extend(done.triggered_before);
+            report.failed.extend(done.failed);
+        }
+        Ok(report)
     }
 
     fn seen(&self, found: Vec<JobState>, limit: usize) -> Vec<JobState> {

@@ -2,6 +2,7 @@
 
 use super::{Answer, Head, Linked, answer, definition::described, grouped};
 use crate::{
+    actions::many_buttons,
     ask::Ask,
     context::Context,
     failure::Failure,
@@ -15,7 +16,7 @@ use crate::{
 use allora_core::{
     NodeInfo, Result, Time,
     backend::{Flag, JobState},
-    stored::Filter,
+    stored::{Filter, ScheduleState},
 };
 use askama::Template;
 use axum::extract::State;
@@ -34,6 +35,8 @@ struct View {
     asked: Asked,
     states: Vec<Choice>,
     rows: Vec<Row>,
+    /// The actions on all jobs of the filter.
+    many: Vec<Linked>,
     count: String,
     first: Option<String>,
     more: Option<String>,
@@ -50,12 +53,12 @@ struct Choice {
 
 /// The filter in the address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Asked {
-    prefix: String,
-    kind: String,
-    tag: String,
-    owner: String,
-    state: Option<Word>,
+pub(crate) struct Asked {
+    pub(crate) prefix: String,
+    pub(crate) kind: String,
+    pub(crate) tag: String,
+    pub(crate) owner: String,
+    pub(crate) state: Option<Word>,
     is_by_due: bool,
     after: String,
 }
@@ -107,7 +110,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
 }
 
 impl Asked {
-    fn read(params: &Params) -> Result<Self, Failure> {
+    pub(crate) fn read(params: &Params) -> Result<Self, Failure> {
         let state = match params.some("state") {
             Some(text) => Some(Word::from_text(text).ok_or_else(|| {
                 let all: Vec<&str> = Word::ALL.iter().map(|word| word.text()).collect();
@@ -145,8 +148,34 @@ impl Asked {
         filter
     }
 
+    /// The same filter, as the store selects many jobs by it; `None` if its state is none that the store knows.
+    pub(crate) fn filter_of_many(&self) -> Option<Filter<'_>> {
+        let filter = self.filter();
+        let state = match self.state {
+            None => return Some(filter),
+            Some(Word::Running) => ScheduleState::Running,
+            Some(Word::Paused) => ScheduleState::Paused,
+            Some(Word::Ended) => ScheduleState::Ended,
+            Some(Word::Dead) => ScheduleState::Dead,
+            Some(Word::Failing) => ScheduleState::Failing,
+            Some(Word::Waiting) => ScheduleState::Waiting,
+            Some(_) => return None,
+        };
+        Some(filter.state(state))
+    }
+
     /// The address of the list with this filter, and with these parameters changed.
     fn link(&self, context: &Context, changed: &[(&str, &str)]) -> String {
+        self.link_to("jobs", context, changed)
+    }
+
+    /// The address of a page with this filter, and with these parameters changed.
+    pub(crate) fn link_to(
+        &self,
+        page: &str,
+        context: &Context,
+        changed: &[(&str, &str)],
+    ) -> String {
         let own = [
             ("q", self.prefix.as_str()),
             ("kind", self.kind.as_str()),
@@ -158,7 +187,7 @@ impl Asked {
         let is_kept = |(name, _): &(&str, &str)| !changed.iter().any(|(new, _)| new == name);
         let params: Vec<(&str, &str)> =
             own.into_iter().filter(is_kept).chain(changed.iter().copied()).collect();
-        context.link("jobs", &params)
+        context.link(page, &params)
     }
 
     fn is_filtered(&self) -> bool {
@@ -272,6 +301,7 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
         states: Word::ALL.into_iter().map(choice).collect(),
         first: (!asked.after.is_empty()).then(|| asked.link(context, &[])),
         more: found.next.as_deref().map(|after| asked.link(context, &[("after", after)])),
+        many: if rows.is_empty() { Vec::new() } else { many_buttons(&asked, context) },
         rows,
         count,
         nothing,
