@@ -338,7 +338,8 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
     on(Db::Postgres, async |place| {
         place.open().await.close().await;
         let role = format!("{}_worker", place.prefix);
-        let (p, tables) = (&place.prefix, ["job", "state", "rare", "data", "history", "flag", "change"]);
+        let (p, tables) =
+            (&place.prefix, ["job", "state", "rare", "data", "history", "flag", "change"]);
         let tables = tables.map(|table| format!("{p}_{table}")).join(", ");
         for text in [
             format!("CREATE ROLE {role} LOGIN PASSWORD 'pw'"),
