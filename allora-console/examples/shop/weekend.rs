@@ -59,10 +59,9 @@ fn weekend(sim: &Sim, store: &Memory) -> Result<Handle, BoxError> {
         let ann = Author::new("ann").via("console").note("the mail server moves on Monday");
         let by_ann = schedules.clone().by(ann);
         by_ann.pause("mail.digest", "the mail server moves on Monday, ann").await?;
-        let deploys = schedules.clone().by("deploy");
-        deploys
-            .modify(&StoredSchedule::new("reports/old", "report", "0 9 * * MON,FRI Europe/Rome"))
-            .await?;
+        let old = StoredSchedule::of(&schedules.get("reports/old").await?)?;
+        let old = old.schedule("0 9 * * MON,FRI Europe/Rome");
+        schedules.clone().by("deploy").modify(&old).await?;
         schedules.pause("reports/old", "").await
     })?;
     let ids = ["web-1", "web-2", "web-3"];

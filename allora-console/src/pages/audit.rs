@@ -90,7 +90,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
 
 impl Asked {
     fn read(params: &Params) -> Result<Self, Failure> {
-        let action = params.some("action").map(|word| {
+        let action = params.some("what").map(|word| {
             ChangeAction::from_word(word).ok_or_else(|| {
                 let all = ChangeAction::ALL.map(ChangeAction::word).join(", ");
                 Failure::bad_address(format!("There is no change {word:?}; use one of {all}."))
@@ -101,7 +101,8 @@ impl Asked {
                 let text = format!("There is no change {fence:?}; begin at the newest one.");
                 Failure::bad_address(text)
             })?;
-            Ok(HistoryCursor { fence, name: params.exact("before_name").to_owned() })
+            let name = params.exact("before_name").to_owned();
+            Ok::<_, Failure>(HistoryCursor { fence, name })
         });
         Ok(Self {
             name: params.exact("name").to_owned(),
@@ -121,7 +122,7 @@ impl Asked {
                 ("name", &self.name),
                 ("q", &self.prefix),
                 ("actor", &self.actor),
-                ("action", self.action.map_or("", ChangeAction::word)),
+                ("what", self.action.map_or("", ChangeAction::word)),
                 ("before", &fence),
                 ("before_name", before.map_or("", |before| before.name.as_str())),
             ],
@@ -242,17 +243,17 @@ mod tests {
 
     #[test]
     fn the_filter_stands_in_the_address() {
-        let asked = asked("name=a%26b&actor=ann&action=pause&before=7&before_name=a%26b").unwrap();
+        let asked = asked("name=a%26b&actor=ann&what=pause&before=7&before_name=a%26b").unwrap();
         let before = asked.before.clone();
         assert_eq!(
             asked.link(&Context::of_test(), before.as_ref()),
-            "audit?name=a%26b&actor=ann&action=pause&before=7&before_name=a%26b"
+            "audit?name=a%26b&actor=ann&what=pause&before=7&before_name=a%26b"
         );
     }
 
     #[test]
     fn what_is_no_action_and_no_number_is_refused() {
-        for query in ["action=explode", "before=x"] {
+        for query in ["what=explode", "before=x"] {
             assert!(asked(query).is_err(), "{query}");
         }
     }

@@ -73,7 +73,7 @@ fn an_action_needs_no_script_and_is_done_once() {
     browser.click("button.main");
     browser.wait_for("return document.body.textContent.includes('1 job changed.')");
     assert!(state().paused.is_some());
-    browser.open(&served.page("/audit?action=pause"));
+    browser.open(&served.page("/audit?what=pause"));
     browser.click("a[href^='undo?']");
     browser.click("button.main");
     browser.wait_for("return location.pathname === '/audit'");

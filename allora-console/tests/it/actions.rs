@@ -479,7 +479,7 @@ fn a_change_is_listed_and_taken_back_once() {
     with_idle_store(&["acme/report"], async |schedules| {
         let all = router(&schedules, operator("ann"));
         done(&all, "do=pause&name=acme%2Freport", &[("note", "the <b>warehouse</b> moves")]).await;
-        let audit = get(&all, "/audit?actor=ann&action=pause").await.body;
+        let audit = get(&all, "/audit?actor=ann&what=pause").await.body;
         for said in ["ann", "console", "the &#60;b&#62;warehouse&#60;/b&#62; moves", "acme/report"]
         {
             assert!(audit.contains(said), "{said}: {audit}");
