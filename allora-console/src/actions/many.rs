@@ -11,7 +11,7 @@ use crate::{
     context::Context,
     failure::{Failure, log},
     links::Linked,
-    pages::{Head, jobs::Asked, sentence},
+    pages::{Head, asked::Asked, sentence},
     params::Params,
     shared::Shared,
     times::machine,

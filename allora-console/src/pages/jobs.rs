@@ -1,13 +1,11 @@
 //! *Jobs*: the list, by a filter that is wholly in the address.
 
-use super::{Answer, Head, Linked, answer, definition::described, grouped};
+use super::{Answer, Head, Linked, answer, asked::Asked, definition::described, grouped};
 use crate::{
     actions::many_buttons,
     ask::Ask,
     context::Context,
-    failure::Failure,
     look::{Look, look},
-    params::Params,
     reader::Reader,
     shared::Shared,
     times::Moment,
@@ -16,7 +14,6 @@ use crate::{
 use allora_core::{
     NodeInfo, Result, Time,
     backend::{Flag, JobState},
-    stored::{Filter, ScheduleState},
 };
 use askama::Template;
 use axum::extract::State;
@@ -49,18 +46,6 @@ struct View {
 struct Choice {
     text: &'static str,
     is_chosen: bool,
-}
-
-/// The filter in the address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
-    pub(crate) prefix: String,
-    pub(crate) kind: String,
-    pub(crate) tag: String,
-    pub(crate) owner: String,
-    pub(crate) state: Option<Word>,
-    is_by_due: bool,
-    after: String,
 }
 
 /// A job.
@@ -107,92 +92,6 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
     let found = find(&ask.reader, &asked, now).await?;
     let view = view(asked, found, &context);
     answer(&Jobs { head: Head::new(&shared, &ask, &context, ("jobs", "jobs"), "Jobs"), view })
-}
-
-impl Asked {
-    pub(crate) fn read(params: &Params) -> Result<Self, Failure> {
-        let state = match params.some("state") {
-            Some(text) => Some(Word::from_text(text).ok_or_else(|| {
-                let all: Vec<&str> = Word::ALL.iter().map(|word| word.text()).collect();
-                Failure::bad_address(format!(
-                    "There is no state {text:?}; use one of {}.",
-                    all.join(", ")
-                ))
-            })?),
-            None => None,
-        };
-        let is_by_due = match params.get("sort") {
-            "" | "name" => false,
-            "next" => true,
-            other => {
-                let text = format!("The list cannot be sorted by {other:?}; use name or next.");
-                return Err(Failure::bad_address(text));
-            }
-        };
-        Ok(Self {
-            prefix: params.exact("q").to_owned(),
-            kind: params.get("kind").to_owned(),
-            tag: params.get("tag").to_owned(),
-            owner: params.get("owner").to_owned(),
-            state,
-            is_by_due,
-            after: params.exact("after").to_owned(),
-        })
-    }
-
-    fn filter(&self) -> Filter<'_> {
-        let mut filter = Filter::default().prefix(&self.prefix);
-        filter.kind = Some(self.kind.as_str()).filter(|kind| !kind.is_empty());
-        filter.tag = Some(self.tag.as_str()).filter(|tag| !tag.is_empty());
-        filter.owner = Some(self.owner.as_str()).filter(|owner| !owner.is_empty());
-        filter
-    }
-
-    /// The same filter, as the store selects many jobs by it; `None` if its state is none that the store knows.
-    pub(crate) fn filter_of_many(&self) -> Option<Filter<'_>> {
-        let filter = self.filter();
-        let state = match self.state {
-            None => return Some(filter),
-            Some(Word::Running) => ScheduleState::Running,
-            Some(Word::Paused) => ScheduleState::Paused,
-            Some(Word::Ended) => ScheduleState::Ended,
-            Some(Word::Dead) => ScheduleState::Dead,
-            Some(Word::Failing) => ScheduleState::Failing,
-            Some(Word::Waiting) => ScheduleState::Waiting,
-            Some(_) => return None,
-        };
-        Some(filter.state(state))
-    }
-
-    /// The address of the list with this filter, and with these parameters changed.
-    fn link(&self, context: &Context, changed: &[(&str, &str)]) -> String {
-        self.link_to("jobs", context, changed)
-    }
-
-    /// The address of a page with this filter, and with these parameters changed.
-    pub(crate) fn link_to(
-        &self,
-        page: &str,
-        context: &Context,
-        changed: &[(&str, &str)],
-    ) -> String {
-        let own = [
-            ("q", self.prefix.as_str()),
-            ("kind", self.kind.as_str()),
-            ("tag", self.tag.as_str()),
-            ("owner", self.owner.as_str()),
-            ("state", self.state.map_or("", Word::text)),
-            ("sort", if self.is_by_due { "next" } else { "" }),
-        ];
-        let is_kept = |(name, _): &(&str, &str)| !changed.iter().any(|(new, _)| new == name);
-        let params: Vec<(&str, &str)> =
-            own.into_iter().filter(is_kept).chain(changed.iter().copied()).collect();
-        context.link(page, &params)
-    }
-
-    fn is_filtered(&self) -> bool {
-        *self != Self { after: self.after.clone(), is_by_due: self.is_by_due, ..Self::default() }
-    }
 }
 
 async fn find(reader: &Reader, asked: &Asked, now: Time) -> Result<Found> {
@@ -339,7 +238,7 @@ fn row(job: &JobState, words: &[Word], asked: &Asked, context: &Context) -> Row 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::times::at;
+    use crate::{params::Params, times::at};
 
     fn asked(query: &str) -> Asked {
         Asked::read(&Params::read(query).unwrap()).unwrap()

@@ -1,6 +1,7 @@
 //! The pages, one file each: the handler reads the facts, and a pure view makes of them what the
 //! template writes.
 
+pub(crate) mod asked;
 pub(crate) mod audit;
 pub(crate) mod job;
 pub(crate) mod jobs;
