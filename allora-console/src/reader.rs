@@ -238,6 +238,11 @@ impl Reader {
         if filter.name.is_some_and(|name| !self.access.may_name(name)) {
             return Ok(ChangePage::default());
         }
+        let filter = match self.access.parts(filter.prefix, None)[..] {
+            [] => return Ok(ChangePage::default()),
+            [(prefix, _)] => filter.prefix(prefix),
+            _ => filter,
+        };
         let mut page = self.schedules.changes(filter, before, limit).await?;
         page.changes.retain(|change| self.may_see_change(change));
         if let Some(next) = page.next.take() {

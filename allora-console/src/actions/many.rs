@@ -1,12 +1,12 @@
 //! One action on all jobs of a filter: asked for, the page is a dry run; sent with the number of jobs, it does it.
 
 use super::{
-    apply::{author, signed},
-    page::{allowed, read},
+    apply::{author, log_action, new_id, signed},
+    form::check_note,
+    page::{allowed, sent},
     verb::Verb,
 };
 use crate::{
-    access::Scope,
     ask::Ask,
     context::Context,
     failure::{Failure, log},
@@ -14,7 +14,6 @@ use crate::{
     pages::{Head, asked::Asked, sentence},
     params::Params,
     shared::Shared,
-    times::machine,
     words::{counted, grouped},
 };
 use allora_core::{
@@ -28,7 +27,6 @@ use axum::{
     response::{Html, IntoResponse, Response},
 };
 use std::sync::Arc;
-use tracing::info;
 
 /// The actions on many jobs.
 const VERBS: [Verb; 6] =
@@ -87,6 +85,18 @@ struct Many {
     id: String,
 }
 
+/// The text of the button.
+fn label(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Resume => "Resume all",
+        Verb::Trigger => "Run all now",
+        Verb::Rerun => "Rerun all",
+        Verb::Dismiss => "Dismiss all",
+        Verb::Delete => "Delete all",
+        _ => "Pause all",
+    }
+}
+
 /// The links to these actions for the jobs of a filter; none if the filter has a state that many jobs cannot be
 /// selected by.
 pub(crate) fn many_buttons(asked: &Asked, context: &Context) -> Vec<Linked> {
@@ -94,7 +104,7 @@ pub(crate) fn many_buttons(asked: &Asked, context: &Context) -> Vec<Linked> {
         return Vec::new();
     }
     let button = |verb: Verb| Linked {
-        text: format!("{} all…", verb.label()),
+        text: format!("{}…", label(verb)),
         link: asked.link_to("many", context, &[("do", verb.word())]),
     };
     VERBS.into_iter().filter(|verb| verb.is_allowed(context)).map(button).collect()
@@ -117,9 +127,7 @@ pub(crate) async fn act(
     ask: Ask,
     request: Request,
 ) -> Result<Response, Failure> {
-    allowed(&shared, &ask, Scope::Read)?;
-    let (parts, body) = request.into_parts();
-    let ask = ask.with_form(read(&parts.headers, body).await?)?;
+    let ask = sent(&shared, ask, request).await?;
     let many = Many::read(&ask.params)?;
     allowed(&shared, &ask, many.verb.scope())?;
     let names = many.preview(&ask).await?;
@@ -178,8 +186,8 @@ impl Many {
 
     /// Why it cannot be done as it was typed.
     fn wrong(&self, count: usize) -> Option<String> {
-        if self.verb.needs_note() && self.note.is_empty() {
-            return Some("Write a note: whoever comes next will ask why it was done.".into());
+        if let Err(wrong) = check_note(self.verb, &self.note) {
+            return Some(wrong);
         }
         if self.verb == Verb::Resume && !["catch-up", "missed"].contains(&self.gap.as_str()) {
             return Some("Choose what becomes of the occurrences of the pause.".into());
@@ -195,21 +203,8 @@ impl Many {
         let who = ask.reader.access().who();
         let note = signed(who, &self.note);
         let done = ask.reader.bulk(author(who, &self.note), filter, self.change(&note)).await;
-        let (changed, failed) = match &done {
-            Ok(report) => (report.changed.len(), report.failed.len()),
-            Err(_) => (0, 0),
-        };
-        info!(
-            target: "allora",
-            action = self.verb.word(),
-            jobs = self.which(),
-            actor = ?who,
-            note = ?self.note,
-            changed,
-            failed,
-            error = ?done.as_ref().err().map(ToString::to_string).unwrap_or_default(),
-            "an action of the console on many jobs"
-        );
+        let of = (who, self.note.as_str());
+        log_action(self.verb.word(), &self.which(), of, done.as_ref().err());
         done
     }
 
@@ -245,11 +240,11 @@ impl Many {
         let now = ask.reader.store_now().await?;
         let context = ask.context(now);
         if self.id.is_empty() {
-            self.id = signed(ask.reader.access().who(), &machine(now)).replace(": ", " ");
+            self.id = new_id(ask.reader.access().who(), now);
         }
         let count = names.len();
-        let label = self.verb.label();
-        let title = format!("{label}: {}", counted(count, "job"));
+        let label = label(self.verb);
+        let title = format!("{}: {}", self.verb.label(), counted(count, "job"));
         let jobs = names.into_iter().take(SHOWN);
         let view = View {
             title: title.clone(),

@@ -1,8 +1,10 @@
 //! The page that takes back a change: asked for, it shows the change; sent, it does it.
 
 use super::{
-    apply::author,
-    page::{allowed, read},
+    apply::{author, log_action},
+    form::check_note,
+    page::{allowed, sent},
+    verb::Verb,
 };
 use crate::{
     ask::Ask,
@@ -24,7 +26,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use std::sync::Arc;
-use tracing::info;
 
 #[derive(Debug, Template)]
 #[template(path = "undo.html")]
@@ -69,22 +70,13 @@ pub(crate) async fn undo(
     ask: Ask,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (parts, body) = request.into_parts();
-    let form = read(&parts.headers, body).await?;
-    let ask = ask.with_form(form)?;
+    let ask = sent(&shared, ask, request).await?;
     let change = find(&shared, &ask, &ask.params).await?;
     let (who, note) = (ask.reader.access().who(), ask.params.get("note"));
+    // As that of a resumption, which needs none.
+    check_note(Verb::Resume, note).map_err(Failure::not_undone)?;
     let undone = ask.reader.whole_store().clone().by(author(who, note)).undo(&change).await;
-    let error = undone.as_ref().err().map(ToString::to_string);
-    info!(
-        target: "allora",
-        action = "undo",
-        job = ?change.name,
-        actor = ?who,
-        ?note,
-        error = ?error.unwrap_or_default(),
-        "an action of the console"
-    );
+    log_action("undo", &change.name, (who, note), undone.as_ref().err());
     match undone {
         Ok(_) => {
             let link = list(&ask.context(change.at), &change.name);

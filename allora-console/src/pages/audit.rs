@@ -21,9 +21,6 @@ const ROWS: usize = 50;
 /// The longest definition in a row, in characters.
 const DEFINITION: usize = 160;
 
-/// The most pages that are read for a reader to whom most changes are hidden.
-const PAGES: usize = 20;
-
 #[derive(Debug, Template)]
 #[template(path = "audit.html")]
 struct Audit {
@@ -135,18 +132,7 @@ async fn find(reader: &Reader, asked: &Asked) -> Result<ChangePage> {
     filter.name = Some(asked.name.as_str()).filter(|name| !name.is_empty());
     filter.actor = Some(asked.actor.as_str()).filter(|actor| !actor.is_empty());
     filter.actions = asked.action.as_slice();
-    let mut all = ChangePage::default();
-    all.next.clone_from(&asked.before);
-    for _ in 0..PAGES {
-        let missing = ROWS - all.changes.len();
-        let page = reader.changes(filter, all.next.as_ref(), missing).await?;
-        all.changes.extend(page.changes);
-        all.next = page.next;
-        if all.next.is_none() || all.changes.len() == ROWS {
-            break;
-        }
-    }
-    Ok(all)
+    reader.changes(filter, asked.before.as_ref(), ROWS).await
 }
 
 /// `None`: the store keeps no record of changes.

@@ -486,7 +486,7 @@ fn a_change_is_listed_and_taken_back_once() {
         }
         let (link, form) = undoing(&all).await;
         let undo = async |router: &Router| post_to(router, "/undo", encoded(&form)).await;
-        // Who may not act, takes nothing back; who may not see the job, learns nothing of it.
+        // A reader without the scope takes nothing back; one who may not see the job learns nothing of it.
         let reader = router(&schedules, Access::reader("bob"));
         assert!(!get(&reader, "/audit").await.body.contains("undo?"));
         assert_eq!(undo(&reader).await.status, 403);
