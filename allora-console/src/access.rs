@@ -62,6 +62,9 @@ pub struct Access {
     kinds: Option<BTreeSet<String>>,
 }
 
+/// Prefixes and kinds; `None`: all.
+pub(crate) type Limits = (Option<BTreeSet<String>>, Option<BTreeSet<String>>);
+
 impl Access {
     /// May do nothing, until a scope is [given](Self::with).
     pub fn new(who: impl Into<String>) -> Self {
@@ -104,6 +107,11 @@ impl Access {
     pub fn only_kinds(mut self, kinds: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.kinds = Some(kinds.into_iter().map(Into::into).collect());
         self
+    }
+
+    /// The prefixes and kinds of this reader: what two readers have in common to whom the same jobs exist.
+    pub(crate) fn limits(&self) -> Limits {
+        (self.prefixes.clone(), self.kinds.clone())
     }
 
     /// The name of the reader.

@@ -60,7 +60,13 @@ pub(crate) async fn readers_only(
         return Failure::no_scope(Scope::Read).into_response();
     }
     parts.extensions.insert(reader);
-    next.run(Request::from_parts(parts, body)).await
+    let is_change = !parts.method.is_safe();
+    let answer = next.run(Request::from_parts(parts, body)).await;
+    if is_change {
+        // Its author sees it on the next page.
+        shared.now.forget();
+    }
+    answer
 }
 
 /// Refuses requests under a foreign name, and those of foreign pages that would change something.

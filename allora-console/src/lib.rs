@@ -13,6 +13,7 @@ mod console;
 mod context;
 mod failure;
 mod headers;
+mod kept;
 mod links;
 mod look;
 mod origin;

@@ -70,6 +70,8 @@ impl Overview {
             for word in SOUGHT {
                 states.extend(found.sought(word, reader).await?);
             }
+            // Dead letters may be missing in these, so they come last.
+            states.append(&mut found.counts.active);
             found.add(reader, states, now).await?;
         }
         Ok(found)
@@ -78,8 +80,10 @@ impl Overview {
     /// The jobs with the flag of this state, unless there is none.
     async fn sought(&mut self, word: Word, reader: &Reader) -> Result<Vec<JobState>> {
         let Some(flag) = flag(word) else { return Ok(Vec::new()) };
-        if self.counts.of(flag).is_none_or(|count| count == Count::new(0, true)) {
-            self.whole.insert(word);
+        let count = self.counts.of(flag).unwrap_or_default();
+        if count == Count::new(0, true) || flag.key().is_none() {
+            // Those that no index has were read when they were counted.
+            self.whole.extend(count.is_exact.then_some(word));
             return Ok(Vec::new());
         }
         let page = reader.flagged(flag, Filter::default(), None, READ).await?;

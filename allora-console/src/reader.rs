@@ -163,7 +163,9 @@ impl Reader {
     /// [`COUNTED`] jobs are read.
     pub(crate) async fn counts(&self, now: Time) -> Result<Counts> {
         if let [(prefix, None)] = self.access.parts("", None)[..] {
-            return self.schedules.counts(prefix).await;
+            let mut counts = self.schedules.counts(prefix).await?;
+            counts.active = self.seen(counts.active, usize::MAX);
+            return Ok(counts);
         }
         let mut states = self.list(Filter::default(), None, COUNTED + 1).await?;
         let is_whole = states.len() <= COUNTED;

@@ -2,10 +2,12 @@
 
 use crate::{
     access::{Access, Decision},
+    kept::Kept,
     origin::Hosts,
+    pages::now,
     reader::{Reader, Redact},
 };
-use allora_core::{Handle, Schedules};
+use allora_core::{Handle, Runtime, Schedules};
 use axum::http::request::Parts;
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Decision + Send + Sync>;
 pub(crate) struct Shared {
     /// Pages read through [`reader`](Self::reader).
     schedules: Schedules,
+    /// The facts of the page *Now*.
+    pub(crate) now: Kept<now::Facts>,
     pub(crate) handle: Option<Handle>,
     /// `None`: nobody may read.
     pub(crate) access: Option<Decide>,
@@ -32,6 +36,7 @@ impl Shared {
     pub(crate) fn new(schedules: Schedules) -> Self {
         Self {
             schedules,
+            now: Kept::default(),
             handle: None,
             access: None,
             redact: None,
@@ -39,6 +44,10 @@ impl Shared {
             allows_actions: false,
             title: "allora".to_owned(),
         }
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
+        self.schedules.runtime()
     }
 
     /// The store as this reader may see it.

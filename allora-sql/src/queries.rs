@@ -24,6 +24,9 @@ const RECORDS: usize = 1_000;
 /// The number of leased rows that a due query always reads besides those that it may find.
 const FEW_LEASED: i64 = 256;
 
+/// The most entries of the due index that a query reads at first; of many kinds, each has its share.
+const FEW_ENTRIES: i64 = 16_384;
+
 impl Client {
     /// The records that want attention, the earliest first.
     pub(crate) async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
@@ -76,12 +79,15 @@ impl Client {
     }
 
     /// The rows of a range. A claim leaves the row in its place in the index, so that leased rows may
-    /// be before others; with too many of them, more rows are read.
+    /// be before others; with too many of them, more rows are read. So it is where one of many kinds has
+    /// most of the rows.
     async fn find_in(&self, op: &'static str, mut range: DueRange<'_>) -> Result<ReadRows> {
         let limit = range.limit;
+        let kinds = i64_of(range.kinds.len()).max(1);
+        let mut of_kind = limit.min(FEW_ENTRIES / kinds).max(1);
         loop {
             let leased = self.leased.load(Ordering::Relaxed).max(FEW_LEASED);
-            range.rows = limit.saturating_add(leased);
+            range.rows = of_kind.saturating_add(leased);
             let read = self.read(op, self.dialect.find_due(&range)).await?;
             // Only those that no unread row can precede. The time of what is left out has a place, too.
             let usable = read.rows.iter().filter(|row| is_before(row, read.left_out)).count();
@@ -93,7 +99,11 @@ impl Client {
                 self.leased.store(leased - leased / 128, Ordering::Relaxed);
                 return Ok(read);
             }
-            self.leased.store(leased.saturating_mul(4), Ordering::Relaxed);
+            if of_kind < limit {
+                of_kind = of_kind.saturating_mul(4).min(limit);
+            } else {
+                self.leased.store(leased.saturating_mul(4), Ordering::Relaxed);
+            }
         }
     }
 

@@ -49,9 +49,6 @@ pub(crate) struct Status {
 /// The shortest time between two looks.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// The most due jobs that are read.
-const MOST_DUE: usize = 2_000;
-
 /// The number of history entries among which the last lost runs are looked for.
 const LOOKED_AT: usize = 1_000;
 
@@ -119,17 +116,19 @@ async fn page(session: &Session) -> Outcome<Page> {
     let mut counts: Vec<Number> = Vec::new();
     for flag in [Flag::Running, Flag::Failing, Flag::Dead, Flag::Paused, Flag::Unreadable] {
         let count = all.of(flag).unwrap_or_default();
-        let example = match count.number {
-            0 => None,
+        let example = match (count.number, flag.key()) {
+            (0, _) => None,
+            (_, None) => all.active.iter().find(|state| flag.holds(state, now)).cloned(),
             _ => schedules.flagged(flag, backend::Page::first(1)).await?.found.pop(),
         };
         counts.push((flag.word(), count, example.map(|state| state.name)));
     }
-    let due = schedules.flagged(Flag::Due, backend::Page::first(MOST_DUE)).await?;
-    let is_whole = due.is_complete && due.next.is_none();
-    let waits = key_waits(session, &due.found, now).await?;
+    let is_whole = all.of(Flag::Due).is_some_and(|count| count.is_exact);
+    let mut due = all.active.clone();
+    due.retain(|state| Flag::Due.holds(state, now));
+    let waits = key_waits(session, &due, now).await?;
     let (waiting, due): (Vec<&JobState>, Vec<&JobState>) =
-        due.found.iter().partition(|state| waits.contains_key(&state.name));
+        due.iter().partition(|state| waits.contains_key(&state.name));
     let due = due.into_iter().filter(|state| state.leases.is_empty());
     let due = due.filter(|state| !declared.is_orphaned(state));
     let (overdue, due): (Vec<&JobState>, Vec<&JobState>) =

@@ -182,4 +182,8 @@ pub(super) async fn numbers_agree_with_the_pages(w: &Cluster) {
     }
     let counts = fine(w.node().queries().counts("", TimeSource::Fixed(t(4))).await);
     assert_eq!(counts.of(Flag::Tag("silver")), None);
+    assert_eq!(counts.active, []);
+    let counts = fine(w.node().queries().counts("", TimeSource::Fixed(t(60))).await);
+    let active: Vec<&str> = counts.active.iter().map(|state| &*state.name).collect();
+    assert_eq!(active, ["code"], "it is due");
 }

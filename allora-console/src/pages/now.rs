@@ -19,7 +19,7 @@ use crate::{
     words::{Word, number, short_nodes},
 };
 use allora_core::{
-    ErrorKind, HistoryEntry, HistoryQuery, Result, Time,
+    ErrorKind, Handle, HistoryEntry, HistoryQuery, Result, Time,
     backend::{Count, JobState},
     time::since,
 };
@@ -92,17 +92,32 @@ struct Day {
 const ENTRIES: usize = 3_000;
 const PAGE: usize = 500;
 
+/// The facts of the page.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    now: Time,
+    overview: Overview,
+    day: Day,
+}
+
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
-    let now = ask.reader.store_now().await?;
-    let context = ask.context(now);
-    let mut overview = Overview::read(&ask.reader, shared.handle.as_ref(), now).await?;
-    let day = day(&ask.reader, now).await?;
-    if !overview.is_whole {
-        overview.learn(&ask.reader, &longest(&day), now).await?;
-    }
-    let view = view(&overview, &day, &context);
+    let (limits, runtime) = (ask.reader.access().limits(), shared.runtime());
+    let facts = shared.now.get(limits, &**runtime, facts(&ask.reader, shared.handle.as_ref()));
+    let facts = facts.await?;
+    let context = ask.context(facts.now);
+    let view = view(&facts.overview, &facts.day, &context);
     let head = Head::new(&shared, &ask, &context, ("", ""), view.heading.clone());
     answer(&Now { head, view })
+}
+
+async fn facts(reader: &Reader, handle: Option<&Handle>) -> Result<Facts> {
+    let now = reader.store_now().await?;
+    let mut overview = Overview::read(reader, handle, now).await?;
+    let day = day(reader, now).await?;
+    if !overview.is_whole {
+        overview.learn(reader, &longest(&day), now).await?;
+    }
+    Ok(Facts { now, overview, day })
 }
 
 async fn day(reader: &Reader, now: Time) -> Result<Day> {

@@ -196,7 +196,7 @@ impl fmt::Display for Count {
 }
 
 /// The numbers of jobs with each flag.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Counts {
     /// Of each of [`Flag::STATES`], in their order.
@@ -207,6 +207,9 @@ pub struct Counts {
     pub owners: Vec<(String, Count)>,
     /// Of each tag, as [`kinds`](Self::kinds).
     pub tags: Vec<(String, Count)>,
+    /// The jobs that run, are due or overdue, or cannot be read, ordered by name: those that were
+    /// counted. Dead letters may be missing in them.
+    pub active: Vec<JobState>,
 }
 
 impl Counts {
@@ -237,6 +240,7 @@ impl Counts {
             let number = states.iter().filter(|state| flag.holds(state, now)).count();
             counts.states.push((flag, Count::new(number as u64, is_whole)));
         }
+        counts.active = states.iter().filter(|state| is_active(state, now)).cloned().collect();
         let (mut kinds, mut owners, mut tags) = (Tally::new(), Tally::new(), Tally::new());
         for state in states.iter().filter(|state| state.unreadable.is_none()) {
             *kinds.entry(state.kind.clone()).or_default() += 1;
@@ -254,6 +258,11 @@ impl Counts {
         (counts.kinds, counts.owners, counts.tags) = (list(kinds), list(owners), list(tags));
         counts
     }
+}
+
+/// `true` if the job has one of the flags of which no index is kept.
+pub(crate) fn is_active(state: &JobState, now: Time) -> bool {
+    Flag::STATES.into_iter().any(|flag| flag.key().is_none() && flag.holds(state, now))
 }
 
 /// The most kinds, owners or tags that are counted.

@@ -20,7 +20,7 @@ mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
 pub use flags::{Count, Counts, Flag, Flagged, MOST_COUNTED, OVERDUE};
-pub(crate) use flags::{INDEXED, MOST_TEXTS, has_failed};
+pub(crate) use flags::{INDEXED, MOST_TEXTS, has_failed, is_active};
 pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
 pub use history_limits::{HistoryLimits, HistoryTrim, Newest};
 pub use key::{ClaimKey, Waiter};

@@ -155,7 +155,8 @@ pub trait Queries: Send + Sync {
         scan_flagged(self, flag, page, time).await
     }
 
-    /// The numbers of jobs with each flag, of those whose names begin with `prefix`.
+    /// The numbers of jobs with each flag, of those whose names begin with `prefix`, and the jobs that
+    /// were read for it: those whose flags no index has.
     ///
     /// Default: among the first 10 000 jobs of the list. If there are more, no number is exact.
     ///

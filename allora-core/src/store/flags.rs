@@ -7,7 +7,7 @@ use super::{Load, RecordStore};
 use crate::{
     backend::{
         Count, Counts, DueQuery, Flag, Flagged, INDEXED, JobState, MOST_TEXTS, OVERDUE, Page,
-        TimeSource,
+        TimeSource, is_active,
     },
     error::Result,
     record::Record,
@@ -144,6 +144,8 @@ pub(super) async fn counts<S: RecordStore>(
         };
         list.push((text.to_owned(), Count::new(number, true)));
     }
+    let now = looked.now;
+    counts.active = looked.states.into_values().filter(|state| is_active(state, now)).collect();
     Ok(counts)
 }
 

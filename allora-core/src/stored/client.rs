@@ -368,6 +368,11 @@ impl Schedules {
         }
     }
 
+    /// The runtime on which this client waits.
+    pub fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.requests.runtime
+    }
+
     /// One change of one job. Returns the state after it.
     pub(super) async fn change(&self, name: &str, action: Action<'_>) -> Result<JobState> {
         Ok(self.change_one(name, action).await?.state().unwrap_or_default())
