@@ -31,6 +31,9 @@ pub struct ReferenceModel {
     records: BTreeMap<String, Option<Record>>,
     history: BTreeMap<HistoryCursor, HistoryEntry>,
     changes: BTreeMap<HistoryCursor, Change>,
+    /// Successes have no entries, as with
+    /// [`HistoryLimits::without_successes`](allora_core::backend::HistoryLimits::without_successes).
+    pub without_successes: bool,
 }
 
 impl ReferenceModel {
@@ -48,7 +51,10 @@ impl ReferenceModel {
         name: &str,
         change: impl FnOnce(&mut Option<Record>, &mut HistoryBuffer) -> T,
     ) -> T {
-        let mut history = HistoryBuffer::kept();
+        let mut history = match self.without_successes {
+            true => HistoryBuffer::without_successes(),
+            false => HistoryBuffer::kept(),
+        };
         let result = change(self.records.entry(name.to_owned()).or_default(), &mut history);
         let entries = history.take().into_iter();
         self.history.extend(entries.map(|entry| (entry.cursor(), entry)));

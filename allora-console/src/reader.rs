@@ -212,6 +212,11 @@ impl Reader {
         seen.map(|state| self.shown(state)).collect()
     }
 
+    /// `true` if the history has no runs that succeeded.
+    pub(crate) fn lacks_successes(&self) -> bool {
+        self.schedules.history_limits().is_some_and(|limits| !limits.successes)
+    }
+
     /// A page of the history; its limit counts the entries that are read.
     pub(crate) async fn history(&self, query: HistoryQuery<'_>) -> Result<Entries> {
         if query.name.is_some_and(|name| !self.access.may_name(name)) {

@@ -30,7 +30,7 @@ pub struct EtcdBuilder {
     tls: Option<Tls>,
     timeout: Duration,
     connect_timeout: Duration,
-    history: Option<HistoryLimits>,
+    history: HistoryLimits,
     operations: usize,
     handle: Option<tokio::runtime::Handle>,
 }
@@ -101,7 +101,7 @@ impl Default for EtcdBuilder {
             tls: None,
             timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(5),
-            history: None,
+            history: HistoryLimits::default().without_successes(),
             operations: 128,
             handle: None,
         }
@@ -163,11 +163,12 @@ impl EtcdBuilder {
     }
 
     /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
-    /// failures, and of its other entries; 0 keeps no history. Default: none. etcd keeps all data in
-    /// memory, and every change until it is compacted: `HistoryLimits::default()` has only 100 entries
-    /// of each job, and as many failures.
+    /// failures, and of its other entries; 0 keeps no history. Default: [`HistoryLimits::default`]
+    /// [without successes](HistoryLimits::without_successes). etcd keeps all data in memory, and every change
+    /// until it is compacted: `HistoryLimits::default()` has only 100 entries of each job, and as many
+    /// failures.
     pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
-        self.history = Some(limits.into());
+        self.history = limits.into();
         self
     }
 
@@ -266,7 +267,7 @@ impl EtcdBuilder {
                 ));
             }
         }
-        if let Some(Err(text)) = self.history.map(|limits| limits.check()) {
+        if let Err(text) = self.history.check() {
             return invalid(text);
         }
         if !(16..=100_000).contains(&self.operations) {

@@ -22,7 +22,7 @@ impl Memory {
         fast.now = Some(now);
         fast.replies.reserve_exact(batch.operations.len());
         let mut history = match self.pruning.is_on() {
-            true => HistoryBuffer::kept(),
+            true => self.pruning.buffer(),
             false => HistoryBuffer::lapsed(),
         };
         for (position, operation) in batch.operations.iter().enumerate() {

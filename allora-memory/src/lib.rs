@@ -60,7 +60,7 @@ struct Shared {
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
-        let pruning = Arc::new(pruning(None));
+        let pruning = Arc::new(pruning(0.into()));
         Self { namespace: "allora".into(), clock: None, pruning, shared: Arc::default() }
     }
 
@@ -69,7 +69,7 @@ impl Memory {
     /// Default: none. With `HistoryLimits::default()`, 100 of each.
     #[must_use]
     pub fn with_history(mut self, limits: impl Into<HistoryLimits>) -> Self {
-        self.pruning = Arc::new(pruning(Some(limits.into())));
+        self.pruning = Arc::new(pruning(limits.into()));
         self
     }
 
@@ -101,7 +101,7 @@ impl Memory {
     }
 }
 
-fn pruning(limits: Option<HistoryLimits>) -> HistoryPruning {
+fn pruning(limits: HistoryLimits) -> HistoryPruning {
     HistoryPruning::new(limits, history::PER_JOB).changes(history::CHANGES)
 }
 

@@ -48,7 +48,7 @@ const PER_JOB: u64 = 1_000;
 pub struct RedisBuilder {
     prefix: String,
     shards: u32,
-    history: Option<HistoryLimits>,
+    history: HistoryLimits,
     timeout: Duration,
     replicas: u32,
     ephemeral: bool,
@@ -75,7 +75,7 @@ impl Default for RedisBuilder {
         Self {
             prefix: "allora".into(),
             shards: 1,
-            history: None,
+            history: HistoryLimits::default().without_successes(),
             timeout: Duration::from_secs(1),
             replicas: 0,
             ephemeral: false,
@@ -104,10 +104,11 @@ impl RedisBuilder {
     }
 
     /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
-    /// failures, and of its other entries; 0 keeps no history. Default: none. Redis keeps it in memory:
-    /// an entry without an output takes about 500 bytes.
+    /// failures, and of its other entries; 0 keeps no history. Default: [`HistoryLimits::default`]
+    /// [without successes](HistoryLimits::without_successes), which would cost a whole worker a third of its
+    /// throughput. Redis keeps the history in memory: an entry without an output takes about 500 bytes.
     pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
-        self.history = Some(limits.into());
+        self.history = limits.into();
         self
     }
 
@@ -339,7 +340,7 @@ impl RedisBuilder {
         if !range.contains(&self.timeout) {
             return wrong(format!("a time-out of {:?}; give 10 ms to 1 min", self.timeout));
         }
-        if let Some(Err(text)) = self.history.map(|limits| limits.check()) {
+        if let Err(text) = self.history.check() {
             return wrong(text);
         }
         let range = Duration::from_secs(1)..=Duration::from_secs(10 * 366 * 86_400);

@@ -201,7 +201,7 @@ impl Store {
                 Written::Unconfirmed(few) => {
                     let mut after = loaded.stored().cloned();
                     let release = Operation::new(targets[i].name, Action::Release { fence });
-                    let mut history = history_buffer(self.history.is_on());
+                    let mut history = self.history.buffer();
                     let _ = apply(&mut after, &release, OpContext::new(node, now), &mut history);
                     let name = targets[i].name;
                     released.extend(after.map(|after| (name, loaded, after, history.take())));
@@ -226,7 +226,6 @@ impl Store {
         if fixed_clock(batch.time).is_none() {
             return Vec::new();
         }
-        let is_on = self.history.is_on();
         let mut cache = Cache::lock(&self.cache);
         let updates = targets.iter().enumerate().filter_map(|(i, target)| {
             let operation = &batch.operations[target.first];
@@ -236,7 +235,7 @@ impl Store {
             }
             let (name, mut cached) = cache.take(target.name)?;
             let validity = validity(operation, cached.record()?)?;
-            let mut history = history_buffer(is_on);
+            let mut history = self.history.buffer();
             let (before, mut after) = (cached.record()?.flag_summary(), None);
             let update = cached.update(validity, |slot, now| {
                 let context = OpContext::new(batch.node, now);
@@ -473,10 +472,6 @@ fn validity(operation: &Operation<'_>, record: &Record) -> Option<Validity> {
         }
         _ => None,
     }
-}
-
-fn history_buffer(is_on: bool) -> HistoryBuffer {
-    if is_on { HistoryBuffer::kept() } else { HistoryBuffer::off() }
 }
 
 fn apply_to(

@@ -26,6 +26,7 @@ pub struct SqlBuilder {
     connections: u32,
     timeout: Duration,
     store_timeout: Duration,
+    /// `None`: the default, which depends on the database.
     history: Option<HistoryLimits>,
     migrate: Migrate,
 }
@@ -74,9 +75,11 @@ impl SqlBuilder {
     }
 
     /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
-    /// failures, and of its other entries; 0 keeps no history. Default: none. With a history, a batch
-    /// of completions is a transaction of two statements. On PostgreSQL it stays one statement, which
-    /// also writes the entries.
+    /// failures, and of its other entries; 0 keeps no history. Default: on PostgreSQL and MySQL
+    /// [`HistoryLimits::default`]; on SQLite the same
+    /// [without successes](HistoryLimits::without_successes), which would cost a whole worker a quarter of
+    /// its throughput. With a history, a batch of completions is a transaction of two statements. On
+    /// PostgreSQL it stays one statement, which also writes the entries.
     ///
     /// ```
     /// use allora::backend::HistoryLimits;
@@ -206,8 +209,12 @@ impl SqlBuilder {
         place: Url,
     ) -> Result<Sql> {
         let durability_warning = driver.inspect().await?;
-        let history = HistoryPruning::new(self.history, PER_JOB);
-        let has_entries = history.is_on();
+        let limits = self.history.unwrap_or_else(|| match place.system() {
+            System::Sqlite => HistoryLimits::default().without_successes(),
+            System::Postgres | System::MySql => HistoryLimits::default(),
+        });
+        let history = HistoryPruning::new(limits, PER_JOB);
+        let has_entries = history.is_on() && history.limits().successes;
         let client = Client {
             driver,
             dialect: Dialect { prefix: self.prefix, flavour, has_entries },

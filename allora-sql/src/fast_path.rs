@@ -38,7 +38,7 @@ impl Client {
         let operations = operations.filter(|(_, id)| single(*id).is_some());
         let ends = operations
             .clone()
-            .filter(|(end, _)| !has_entries || single_statement::ends_with_one_entry(end));
+            .filter(|(end, _)| !self.history.is_on() || single_statement::ends_with_one_entry(end));
         let ends = ends.filter_map(|(end, id)| SimpleCompletion::of(end, id));
         let mut ends: Vec<_> = ends.collect();
         let flavour = &*self.dialect.flavour;

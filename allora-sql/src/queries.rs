@@ -24,7 +24,8 @@ const RECORDS: usize = 1_000;
 /// The number of leased rows that a due query always reads besides those that it may find.
 const FEW_LEASED: i64 = 256;
 
-/// The most entries of the due index that a query reads at first; of many kinds, each has its share.
+/// The most entries of the due index that a query reads at once; with more, not every kind has as many as
+/// it might need.
 const FEW_ENTRIES: i64 = 16_384;
 
 impl Client {
@@ -84,10 +85,15 @@ impl Client {
     async fn find_in(&self, op: &'static str, mut range: DueRange<'_>) -> Result<ReadRows> {
         let limit = range.limit;
         let kinds = i64_of(range.kinds.len()).max(1);
-        let mut of_kind = limit.min(FEW_ENTRIES / kinds).max(1);
+        // Of many kinds, each has this many times its share.
+        let mut shares = 2;
         loop {
             let leased = self.leased.load(Ordering::Relaxed).max(FEW_LEASED);
-            range.rows = of_kind.saturating_add(leased);
+            let all = limit.saturating_add(leased);
+            range.rows = match all.saturating_mul(kinds) <= FEW_ENTRIES {
+                true => all,
+                false => (all.saturating_mul(shares) / kinds).clamp(1, all),
+            };
             let read = self.read(op, self.dialect.find_due(&range)).await?;
             // Only those that no unread row can precede. The time of what is left out has a place, too.
             let usable = read.rows.iter().filter(|row| is_before(row, read.left_out)).count();
@@ -99,8 +105,8 @@ impl Client {
                 self.leased.store(leased - leased / 128, Ordering::Relaxed);
                 return Ok(read);
             }
-            if of_kind < limit {
-                of_kind = of_kind.saturating_mul(4).min(limit);
+            if range.rows < all {
+                shares *= 4;
             } else {
                 self.leased.store(leased.saturating_mul(4), Ordering::Relaxed);
             }

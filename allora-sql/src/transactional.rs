@@ -199,10 +199,7 @@ impl Sql {
         let before = row.record.map_err(|reason| {
             Error::invalid(format!("the record of {name:?} cannot be read: {reason}")).op(OP)
         })?;
-        let mut history = match client.history.is_on() {
-            false => HistoryBuffer::off(),
-            true => HistoryBuffer::kept(),
-        };
+        let mut history = client.history.buffer();
         let mut slot = Some(before.clone());
         completed(OP, run, apply(&mut slot, &operation, context, &mut history)?)?;
         let Some(after) = slot.filter(|after| *after != before) else {
@@ -253,10 +250,7 @@ impl Sql {
                 return Ok(apply_unreadable(&reason, operation, context, &mut None, history));
             }
         };
-        let mut history = match client.history.is_on() {
-            false => HistoryBuffer::off(),
-            true => HistoryBuffer::kept(),
-        };
+        let mut history = client.history.buffer();
         let mut slot = Some(before.clone());
         let reply = apply(&mut slot, operation, context, &mut history);
         if let Some(after) = slot.filter(|after| *after != before) {

@@ -145,10 +145,12 @@ fn history(session: &Session, report: Report) -> Outcome {
     let numbers = [limits.per_job, limits.failures_per_job];
     let [entries, failures] = numbers.map(Option::unwrap_or_default);
     let [age, failure_age] = [limits.age, limits.failure_age].map(|age| age.as_secs() / 86_400);
+    let but = if limits.successes { "" } else { ", without successes" };
     let text = format!(
-        "of each job {entries} entries of {age} days, and {failures} failures of {failure_age} days"
+        "of each job {entries} entries of {age} days{but}, and {failures} failures of {failure_age} days"
     );
-    let more = json!({ "entries": entries, "failures": failures });
+    let successes = limits.successes;
+    let more = json!({ "entries": entries, "failures": failures, "successes": successes });
     report.line_with("ok", "history", &text, more)
 }
 

@@ -613,6 +613,36 @@ pub(super) async fn entries_older_than_the_age_are_removed(w: &Cluster) {
     assert_eq!(size().await, 0, "of deleted jobs, too");
 }
 
+pub(super) async fn successes_have_no_entries_where_they_are_left_out(w: &Cluster) {
+    let limits = HistoryLimits::default().without_successes();
+    let Some(node) = w.join_with_history("limited", limits).await else { return };
+    assert!(!node.history().limits().successes);
+    run(&node, "job", 10, 3, Completion::Succeeded).await;
+    run(&node, "job", 13, 1, Completion::Failed("no")).await;
+    run(&node, "job", 14, 3, Completion::Succeeded).await;
+    let left = node.history_entries("job").await;
+    assert_eq!(told(&left), [(t(13), 1, "limited", t(13), &Outcome::Failed("no".into()))]);
+    assert_eq!(node.shown("job").await.counters.succeeded, 6, "they are counted");
+    node.register(t(0), "hand", t(HOUR)).await;
+    node.trigger(t(20), "hand", "id").await;
+    let seen = node.read("hand").await;
+    let hand = won(node.claim(t(20), "hand", triggered(&seen, 1)).await);
+    node.end(t(21), "hand", hand.fence, ran_and_stay()).await;
+    assert_eq!(node.history_entries("hand").await.len(), 1, "somebody may wait for it");
+    // The end of a run that was recorded as lost takes the place of the loss.
+    let seen = node.register(t(0), "late", t(60)).await;
+    let late = won(node.claim(t(60), "late", marked(&seen, 1, t(120), Sharing::Shared)).await);
+    node.reap(t(125), "late").await;
+    node.end(t(131), "late", late.fence, ran_and_stay()).await;
+    let left = node.history_entries("late").await;
+    assert_eq!(told(&left), [(t(60), 1, "limited", t(131), &Outcome::Succeeded)]);
+    // Another node may keep them.
+    let limits = HistoryLimits::default();
+    let Some(node) = w.join_with_history("whole", limits).await else { return };
+    run(&node, "job", 30, 2, Completion::Succeeded).await;
+    assert_eq!(node.history_entries("job").await.len(), 3);
+}
+
 pub(super) async fn pruning_leaves_an_active_run_and_its_end_is_an_entry(w: &Cluster) {
     let limits = HistoryLimits::default().per_job(20);
     let Some(node) = w.join_with_history("limited", limits).await else { return };

@@ -292,6 +292,7 @@ macro_rules! __cases {
                 failures_and_the_rest_have_limits_of_their_own: [History];
                 a_lost_run_that_succeeds_is_a_failure_no_more: [History, Expiry];
                 entries_older_than_the_age_are_removed: [History];
+                successes_have_no_entries_where_they_are_left_out: [History, Expiry];
                 pruning_leaves_an_active_run_and_its_end_is_an_entry: [History];
             }
             durability {

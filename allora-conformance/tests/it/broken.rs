@@ -86,6 +86,9 @@ pub(crate) trait Defect: Send + Sync + 'static {
     fn changes(changes: Vec<Change>) -> Vec<Change> {
         changes
     }
+    fn leaves_successes_out() -> bool {
+        true
+    }
     fn history_cursor(before: Option<&HistoryCursor>) -> Option<HistoryCursor> {
         before.cloned()
     }
@@ -194,6 +197,8 @@ impl<D: Defect> Backend for Broken<D> {
                 model.put_back(operation.name, before);
             }
         }
+        let is_without = self.limits.is_some_and(|limits| !limits.successes);
+        model.without_successes = is_without && D::leaves_successes_out();
         let context = OpContext::new(batch.node, now);
         let replies = batch.operations.iter().map(|operation| {
             model.with(&D::key(operation.name), |record, history| {

@@ -608,6 +608,14 @@ impl Defect for CountsWhatSucceededAsLost {
     }
 }
 
+/// Keeps the successes that it is told to leave out.
+pub(crate) struct KeepsSuccesses;
+impl Defect for KeepsSuccesses {
+    fn leaves_successes_out() -> bool {
+        false
+    }
+}
+
 /// Keeps entries however old they are.
 pub(crate) struct IgnoresTheAge;
 impl Defect for IgnoresTheAge {

@@ -129,6 +129,7 @@ teeth! {
     counts_what_succeeded_as_lost: CountsWhatSucceededAsLost;
     forgets_failures: ForgetsFailures;
     ignores_the_age: IgnoresTheAge;
+    keeps_successes: KeepsSuccesses;
     forgets_active_runs: ForgetsActiveRuns;
     never_notifies: NeverNotifies;
     forgets_kinds: ForgetsKinds;

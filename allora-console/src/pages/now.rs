@@ -86,6 +86,8 @@ struct Day {
     is_whole: bool,
     /// The store keeps no history.
     is_unknown: bool,
+    /// The history has no successes.
+    lacks_successes: bool,
 }
 
 /// The most entries that are read, and how many at once.
@@ -121,7 +123,7 @@ async fn facts(reader: &Reader, handle: Option<&Handle>) -> Result<Facts> {
 }
 
 async fn day(reader: &Reader, now: Time) -> Result<Day> {
-    let mut day = Day::default();
+    let mut day = Day { lacks_successes: reader.lacks_successes(), ..Day::default() };
     let mut before = None;
     let mut read = 0;
     while read < ENTRIES {
@@ -176,6 +178,11 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
             "The plots show {} of these jobs: those that are due first, run, or need somebody.",
             grouped(overview.jobs)
         ));
+    }
+    if day.lacks_successes {
+        limits.push(
+            "This store keeps no runs that succeeded: the plots have the others alone.".to_owned(),
+        );
     }
     if day.is_unknown {
         limits.push("This store keeps no history: the plot has no past.".to_owned());

@@ -59,6 +59,10 @@ pub struct HistoryLimits {
     /// kept for a year, whether there is a history or not. `None`: the default of the store, which is
     /// 100 000, and 10 000 in etcd and in process memory. Range: 0 to 1 million.
     pub changes: Option<u64>,
+    /// `true`: attempts that succeeded have entries. `false`: only what failed, was tried again, released
+    /// or cancelled, what was not run, and runs that were triggered, since somebody may wait for them; then
+    /// other successes cost no more than without a history. Of connections with different values, each leaves out its own successes. Default: `true`.
+    pub successes: bool,
 }
 
 impl Default for HistoryLimits {
@@ -69,6 +73,7 @@ impl Default for HistoryLimits {
             failures_per_job: None,
             failure_age: 365 * DAY,
             changes: None,
+            successes: true,
         }
     }
 }
@@ -113,6 +118,14 @@ impl HistoryLimits {
     #[must_use]
     pub fn changes(mut self, changes: u64) -> Self {
         self.changes = Some(changes);
+        self
+    }
+
+    /// Without attempts that succeeded. Plots and statistics then lack them, and so does the answer to the
+    /// question whether a run of the past succeeded.
+    #[must_use]
+    pub fn without_successes(mut self) -> Self {
+        self.successes = false;
         self
     }
 

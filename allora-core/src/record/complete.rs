@@ -31,6 +31,7 @@ pub(super) fn end(
     {
         return Reply::Invalid;
     }
+    let was_lost = record.lost.iter().any(|lease| lease.fence == fence);
     let Some(i) = record.recover(fence) else {
         let end = accepted_end(&operation.action, fence);
         let repeated = end.is_some() && end == record.ended;
@@ -71,11 +72,17 @@ pub(super) fn end(
     // Nobody has requested it: its node was stopped.
     let reason = (outcome == Outcome::Cancelled)
         .then(|| lease.cancel_reason().unwrap_or(NotRunReason::Shutdown));
-    history.push(|| HistoryEntry {
+    let entry = || HistoryEntry {
         reason,
         output: operation.output.map(bounded),
         ..claim::entry(&lease, operation.name, &record.kind, context.now, outcome.clone())
-    });
+    };
+    // Whoever has triggered it may wait for its entry, and a loss must not stay.
+    let is_ordinary = lease.occurrence.trigger.is_none() && !was_lost;
+    match outcome == Outcome::Succeeded && is_ordinary {
+        true => history.push_success(entry),
+        false => history.push(entry),
+    }
     let now = whole_millis(context.now);
     match &operation.action {
         Action::Complete { then, .. } => {

@@ -22,6 +22,7 @@ enum Kept {
     None,
     /// Those of runs whose leases have ended.
     Lapsed,
+    AllButSuccesses,
     All,
 }
 
@@ -29,6 +30,11 @@ impl HistoryBuffer {
     /// Keeps the entries.
     pub fn kept() -> Self {
         Self { kept: Kept::All, ..Self::default() }
+    }
+
+    /// Keeps the entries, except those of runs that succeeded and were not triggered.
+    pub fn without_successes() -> Self {
+        Self { kept: Kept::AllButSuccesses, ..Self::default() }
     }
 
     /// Drops the entries.
@@ -64,8 +70,15 @@ impl HistoryBuffer {
 
     pub(super) fn push(&mut self, entry: impl FnOnce() -> HistoryEntry) {
         // A run that lapsed before may end in the same batch.
-        if self.kept == Kept::All || !self.entries.is_empty() {
+        if matches!(self.kept, Kept::All | Kept::AllButSuccesses) || !self.entries.is_empty() {
             self.entries.push(entry());
+        }
+    }
+
+    /// As [`push`](Self::push), of a run that succeeded, was not triggered, and not recorded as lost before.
+    pub(super) fn push_success(&mut self, entry: impl FnOnce() -> HistoryEntry) {
+        if self.kept != Kept::AllButSuccesses || !self.entries.is_empty() {
+            self.push(entry);
         }
     }
 

@@ -285,7 +285,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         let mut slot = before.cloned();
         let mut history = match self.store.history_store() {
             None => HistoryBuffer::lapsed(),
-            Some(_) => HistoryBuffer::kept(),
+            Some(history) => history.pruning().buffer(),
         };
         let mut notification = None;
         let mut reason = reason;

@@ -8,7 +8,7 @@
 use crate::{
     backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, Newest},
     error::{ErrorKind, Result},
-    record::Change,
+    record::{Change, HistoryBuffer},
     time::{Time, saturating_add},
 };
 use async_trait::async_trait;
@@ -112,10 +112,8 @@ struct Pass {
 }
 
 impl HistoryPruning {
-    /// Prunes to these limits, with so many entries of each job if they have no number. `None`: no
-    /// history is kept.
-    pub fn new(limits: Option<HistoryLimits>, per_job: u64) -> Self {
-        let mut limits = limits.unwrap_or_else(|| 0.into());
+    /// Prunes to these limits, with so many entries of each job if they have no number.
+    pub fn new(mut limits: HistoryLimits, per_job: u64) -> Self {
         limits.per_job = limits.per_job.or(Some(per_job));
         limits.failures_per_job = limits.failures_per_job.or(limits.per_job);
         let (appended, pass, trim_changes) = Default::default();
@@ -132,6 +130,15 @@ impl HistoryPruning {
     /// `true` if a history is kept: the number of entries of each job is not 0.
     pub fn is_on(&self) -> bool {
         self.limits.per_job != Some(0)
+    }
+
+    /// A buffer for the entries of a batch, which drops those that the history does not keep.
+    pub fn buffer(&self) -> HistoryBuffer {
+        match (self.is_on(), self.limits.successes) {
+            (false, _) => HistoryBuffer::off(),
+            (true, false) => HistoryBuffer::without_successes(),
+            (true, true) => HistoryBuffer::kept(),
+        }
     }
 
     /// The limits, with their numbers.

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Author, Backend, Edit, History, HistoryEntry, HistoryQuery, JobState, Operation,
-        Queries, Reply, TimeSource, no_reply,
+        Action, Author, Backend, Edit, History, HistoryEntry, HistoryLimits, HistoryQuery,
+        JobState, Operation, Queries, Reply, TimeSource, no_reply,
     },
     error::{Error, ErrorKind, Result},
     monotonic::{self, later},
@@ -393,6 +393,12 @@ impl Schedules {
     /// Nothing is changed.
     pub async fn history(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
         self.within("history", history_page(&*self.requests.backend, query)).await
+    }
+
+    /// The limits of the history, as this client's connection to the store has them; `None` without a
+    /// history.
+    pub fn history_limits(&self) -> Option<HistoryLimits> {
+        self.history_of_runs().map(History::limits)
     }
 
     /// The store's history, for this call.

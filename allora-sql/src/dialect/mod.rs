@@ -223,7 +223,7 @@ pub(crate) enum Keys<'a> {
 pub(crate) struct Dialect {
     pub(crate) prefix: String,
     pub(crate) flavour: Arc<dyn Flavour>,
-    /// There is a history: completions write the entries of their runs.
+    /// The history has successes: completions write the entries of their runs.
     pub(crate) has_entries: bool,
 }
 

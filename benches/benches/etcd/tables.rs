@@ -172,6 +172,7 @@ pub(crate) async fn late(urls: &[String]) {
 }
 
 async fn open(urls: &[String]) -> Etcd {
-    let builder = Etcd::builder().prefix(crate::raw::PREFIX).timeout(Duration::from_secs(10));
+    let builder =
+        Etcd::builder().prefix(crate::raw::PREFIX).history(0).timeout(Duration::from_secs(10));
     builder.connect(urls.to_vec()).await.unwrap()
 }

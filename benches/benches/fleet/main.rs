@@ -48,21 +48,24 @@ async fn one(store: &str, nodes: usize, count: u64, way: &str) {
         "sqlite" => {
             let folder = tempfile::tempdir().unwrap();
             let url = format!("sqlite:{}", folder.path().join("bench.db").display());
-            let open = async || Sql::builder().prefix(PREFIX).connect(&url).await.unwrap();
+            let open =
+                async || Sql::builder().prefix(PREFIX).history(0).connect(&url).await.unwrap();
             either((store, way), count, open, nodes).await;
         }
         "postgres" | "mysql" => {
             let variable = format!("ALLORA_TEST_{}_URL", store.to_uppercase());
             let url = std::env::var(variable).unwrap();
             server::sql::clear(&url, PREFIX).await;
-            let open = async || Sql::builder().prefix(PREFIX).connect(&url).await.unwrap();
+            let open =
+                async || Sql::builder().prefix(PREFIX).history(0).connect(&url).await.unwrap();
             either((store, way), count, open, nodes).await;
             server::sql::clear(&url, PREFIX).await;
         }
         "redis" => {
             let url = std::env::var("ALLORA_TEST_REDIS_URL").unwrap();
             server::redis::clear(&url, PREFIX).await;
-            let open = async || Redis::builder().prefix(PREFIX).connect(&*url).await.unwrap();
+            let open =
+                async || Redis::builder().prefix(PREFIX).history(0).connect(&*url).await.unwrap();
             either((store, way), count, open, nodes).await;
             server::redis::clear(&url, PREFIX).await;
         }

@@ -206,5 +206,5 @@ async fn work<B: Backend>(nodes: &mut [Node<B>], how: Delivery, of: fn(&Tally) -
 }
 
 async fn open(url: &str) -> Redis {
-    Redis::builder().prefix(PREFIX).connect(url).await.unwrap()
+    Redis::builder().prefix(PREFIX).history(0).connect(url).await.unwrap()
 }

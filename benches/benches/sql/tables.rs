@@ -216,5 +216,5 @@ fn whole(at: Time) -> Time {
 }
 
 async fn open(url: &str) -> Sql {
-    Sql::builder().prefix(crate::raw::PREFIX).connect(url).await.unwrap()
+    Sql::builder().prefix(crate::raw::PREFIX).history(0).connect(url).await.unwrap()
 }

@@ -64,10 +64,12 @@ fn main() {
     for (name, url) in places.iter().filter(|place| args.first().is_none_or(|arg| arg == place.0)) {
         runtime.block_on(async {
             if *name == "redis" {
-                let open = async || Redis::builder().prefix(PREFIX).connect(url.as_str()).await;
+                let open =
+                    async || Redis::builder().prefix(PREFIX).history(0).connect(url.as_str()).await;
                 measure(name, [open().await.unwrap(), open().await.unwrap()], count).await;
             } else {
-                let open = async || Sql::builder().prefix(PREFIX).connect(url.as_str()).await;
+                let open =
+                    async || Sql::builder().prefix(PREFIX).history(0).connect(url.as_str()).await;
                 measure(name, [open().await.unwrap(), open().await.unwrap()], count).await;
             }
         });

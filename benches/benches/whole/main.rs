@@ -105,7 +105,7 @@ async fn clear_sql(url: &str, prefix: &str) {
 
 async fn sql(url: &str, prefix: &str) -> Vec<Figure> {
     let open = async |keeps| {
-        let mut builder = Sql::builder().prefix(prefix);
+        let mut builder = Sql::builder().prefix(prefix).history(0);
         if keeps {
             builder = builder.prefix(kept(prefix)).history(HistoryLimits::default());
         }
@@ -120,7 +120,7 @@ async fn sql(url: &str, prefix: &str) -> Vec<Figure> {
 async fn redis(url: &str, prefix: &str) -> Vec<Figure> {
     server::redis::clear(url, prefix).await;
     let open = async |keeps| {
-        let mut builder = Redis::builder().prefix(prefix);
+        let mut builder = Redis::builder().prefix(prefix).history(0);
         if keeps {
             builder = builder.prefix(kept(prefix)).history(HistoryLimits::default());
         }
@@ -142,8 +142,8 @@ async fn etcd(urls: &[String], prefix: &str) -> Vec<Figure> {
     server::etcd::clear(urls, prefix).await;
     server::etcd::clear(urls, &kept(prefix)).await;
     let open = async |keeps| {
-        let mut builder =
-            allora_etcd::Etcd::builder().prefix(prefix).timeout(Duration::from_secs(10));
+        let mut builder = allora_etcd::Etcd::builder().prefix(prefix).history(0);
+        builder = builder.timeout(Duration::from_secs(10));
         if keeps {
             builder = builder.prefix(kept(prefix)).history(HistoryLimits::default());
         }

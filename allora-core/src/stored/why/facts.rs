@@ -41,6 +41,8 @@ pub(super) struct Past {
     pub(super) entries: Vec<HistoryEntry>,
     /// The scheduled time of the oldest entry of all, if the history begins among these.
     pub(super) begins: Option<Time>,
+    /// The history has no successes.
+    pub(super) lacks_successes: bool,
 }
 
 /// An occurrence has no entry that is older than itself, and usually all of them soon after: these
@@ -152,7 +154,9 @@ impl Facts {
 impl Past {
     /// The entries about one time.
     async fn read(schedules: &Schedules, state: &JobState, at: Time) -> Result<Option<Self>> {
-        let mut past = Self::default();
+        let limits = schedules.history_limits();
+        let lacks_successes = limits.is_some_and(|limits| !limits.successes);
+        let mut past = Self { lacks_successes, ..Self::default() };
         let soon = SOON.map(|soon| (Some(saturating_add(at, soon)), FEW));
         for (before, limit) in soon.into_iter().chain([(None, MANY)]) {
             let Some(page) = page(schedules, state, before, limit).await? else { return Ok(None) };
@@ -172,7 +176,7 @@ impl Past {
     /// The newest entry of a job.
     async fn newest(schedules: &Schedules, state: &JobState) -> Result<Option<Self>> {
         let entries = page(schedules, state, None, 1).await?;
-        Ok(entries.map(|entries| Self { entries, begins: None }))
+        Ok(entries.map(|entries| Self { entries, ..Self::default() }))
     }
 
     fn tells_end(&self, at: Time) -> bool {

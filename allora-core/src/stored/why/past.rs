@@ -160,6 +160,15 @@ impl Times<'_> {
                 format!("this store keeps no history, so it is not known what became of {at}"),
             )
             .remedy("turn the history on where the store is opened; `allora run` keeps one"),
+            Some(past) if past.lacks_successes => {
+                let text = format!(
+                    "the history here has no successes, and nothing for {at}: either its run succeeded, or \
+                     the limits of the history have removed what became of it"
+                );
+                Why::new(WhyCode::NoEntry, text).remedy(
+                    "keep successes: give the store `HistoryLimits::default()` where it is opened",
+                )
+            }
             Some(past) => match past.begins {
                 Some(begins) if begins > self.at => {
                     let text = format!("its history begins at {}, after {at}", shown(begins));

@@ -97,7 +97,8 @@ fn range(first: i64, last: i64, reason: NotRunReason) -> HistoryEntry {
 }
 
 fn recorded(facts: &mut Facts, entries: &[HistoryEntry]) {
-    facts.past = Some(Past { entries: entries.to_vec(), begins: Some(at(-7_200)) });
+    let begins = Some(at(-7_200));
+    facts.past = Some(Past { entries: entries.to_vec(), begins, ..Past::default() });
 }
 
 /// The codes of the answer, the main one first, after checking a part of its texts.
