@@ -115,7 +115,7 @@ impl Draft {
     /// The data, if it was this before. Browsers send each end of a line as CR LF.
     pub(super) fn data(&self, before: &[u8]) -> Vec<u8> {
         let Some(typed) = &self.data else { return before.to_vec() };
-        let lines = |text: &str| text.replace("\r\n", "\n");
+        let lines = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
         match std::str::from_utf8(before) {
             Ok(before) if lines(before) == lines(typed) => before.into(),
             _ => lines(typed).into_bytes(),
