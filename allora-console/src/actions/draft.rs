@@ -23,10 +23,10 @@ const FIRST: [Part; 2] = [
     (
         "schedule",
         "schedule",
-        "0 2 * * *, @every 90m or every weekday at 9:30; rules follow, as ; except 2026-12-25",
+        "as 0 2 * * *, @every 90m or every weekday at 9:30; rules follow after a semicolon: except 2026-12-25",
         "",
     ),
-    ("zone", "zone", "Europe/Rome", "that in the schedule, or UTC"),
+    ("zone", "zone", "as Europe/Rome", "that in the schedule, or UTC"),
 ];
 
 /// A definition as it was typed.
@@ -97,7 +97,7 @@ impl Draft {
         parts().zip(&self.values).map(|((key, label, example, default), value)| {
             let hint = match default.is_empty() {
                 true => (*example).to_owned(),
-                false => format!("{example}; empty: {default}"),
+                false => format!("{example}; empty means {default}"),
             };
             (*key, *label, hint, value.as_str())
         })
@@ -237,7 +237,8 @@ mod tests {
             &Params::read("f-schedule=%40daily%3B+delay+90s&f-jitter=5m&f-kind=mail").unwrap(),
         );
         assert_eq!(whole.definition().unwrap().to_string(), "@daily; delay 1m30s; jitter 5m");
-        let new = Draft { values: split("@daily; at-least-once 30s; retry 5 10s 1h"), ..Draft::new() };
+        let new =
+            Draft { values: split("@daily; at-least-once 30s; retry 5 10s 1h"), ..Draft::new() };
         assert_eq!(value(&new, "retry"), value(&Draft::new(), "retry"));
         let stored = StoredSchedule::new("", "", "@daily").definition().unwrap();
         assert_eq!(new.definition().unwrap().to_string(), stored.to_string());
@@ -248,7 +249,11 @@ mod tests {
     fn check(text: &str, key: &str, marked: &str, says: &str) {
         let wrong = of(text).definition().unwrap_err();
         assert_eq!(wrong.key, key, "{text}: {wrong:?}");
-        assert_eq!(wrong.marked.map(|parts| parts[1].clone()).unwrap_or_default(), marked, "{text}");
+        assert_eq!(
+            wrong.marked.map(|parts| parts[1].clone()).unwrap_or_default(),
+            marked,
+            "{text}"
+        );
         assert!(wrong.message.contains(says), "{text}: {}", wrong.message);
     }
 

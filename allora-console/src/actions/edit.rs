@@ -39,6 +39,19 @@ use std::sync::Arc;
 /// The times to come that are compared.
 const NEXT: usize = 5;
 
+/// The fields that are shown at once.
+const OFTEN_SET: [&str; 9] = [
+    "name",
+    "f-schedule",
+    "f-zone",
+    "f-kind",
+    "f-at-least-once",
+    "f-retry",
+    "f-timeout",
+    "f-owner",
+    "f-tags",
+];
+
 /// The longest data in a difference, in characters.
 const SHOWN_DATA: usize = 400;
 
@@ -57,6 +70,8 @@ struct View {
     name: String,
     is_new: bool,
     inputs: Vec<Input>,
+    /// The settings that are seldom set; they are folded unless one is.
+    further: Vec<Input>,
     /// The data as it can be typed, or why it is not shown.
     data: Result<String, String>,
     note: String,
@@ -241,6 +256,15 @@ async fn answer(ask: &Ask, form: &mut Form, step: &str) -> Result<Answer> {
 }
 
 impl View {
+    fn all(&self) -> impl Iterator<Item = &Input> {
+        self.inputs.iter().chain(&self.further)
+    }
+
+    /// A setting that is seldom set is set, or is wrong.
+    fn unfolds(&self) -> bool {
+        self.further.iter().any(|input| !input.value.is_empty() || input.wrong.is_some())
+    }
+
     /// The store has it so already.
     fn has_nothing(&self) -> bool {
         self.preview.as_ref().is_some_and(|preview| preview.changed.is_empty())
@@ -337,7 +361,8 @@ impl Form {
             return Ok(Err(Wrong::new("name", &error.to_string())));
         }
         if !access.may_name(name) {
-            let text = format!("your access has no jobs of the name {name:?}; use a prefix of yours");
+            let text =
+                format!("your access has no jobs of the name {name:?}; use a prefix of yours");
             return Ok(Err(Wrong::new("name", &text)));
         }
         if let Err(error) = check_name(kind) {
@@ -362,7 +387,8 @@ impl Form {
     }
 
     fn taken(&self) -> Wrong {
-        let text = format!("there is a job named {:?} already; choose another name", self.draft.name);
+        let text =
+            format!("there is a job named {:?} already; choose another name", self.draft.name);
         Wrong::new("name", &text)
     }
 
@@ -376,12 +402,7 @@ impl Form {
 
     /// Stores it, if the job is still the one that the form was made from: the store compares, so that its record of
     /// changes has the refusal as well.
-    async fn store(
-        &mut self,
-        ask: &Ask,
-        facts: Facts,
-        definition: &Definition,
-    ) -> Result<Answer> {
+    async fn store(&mut self, ask: &Ask, facts: Facts, definition: &Definition) -> Result<Answer> {
         let Draft { name, kind, .. } = &self.draft;
         let before = facts.state.as_ref().map_or(&[][..], |state| &state.data);
         let stored = StoredSchedule::new(name, kind, definition.text())
@@ -427,11 +448,14 @@ impl Form {
         definition: &Definition,
     ) -> Result<Answer> {
         let last = last(&ask.reader, &self.draft.name, &ChangeAction::DEFINITIONS).await;
-        let who = last.map_or_else(|| "Somebody".to_owned(), |change| {
-            let note = change.author.note.as_str();
-            let note = if note.is_empty() { String::new() } else { format!(" (“{note}”)") };
-            format!("{}{note}", change.author.actor)
-        });
+        let who = last.map_or_else(
+            || "Somebody".to_owned(),
+            |change| {
+                let note = change.author.note.as_str();
+                let note = if note.is_empty() { String::new() } else { format!(" (“{note}”)") };
+                format!("{}{note}", change.author.actor)
+            },
+        );
         let message = format!(
             "{who} has changed the job since this form was made, and nothing was stored. Here is what your form would \
              change now; correct it, and send it anew."
@@ -574,7 +598,7 @@ fn render(shared: &Shared, ask: &Ask, form: Form, back: Back) -> Result<Response
         (None, Some(facts)) => facts.data(&ask.reader).map(str::to_owned),
         (None, None) => Err("not shown now".to_owned()),
     };
-    let mut inputs = Vec::new();
+    let mut inputs: Vec<Input> = Vec::new();
     let mut input = |key: &str, label: &str, hint: String, value: &str| {
         let wrong = back.wrong.clone().filter(|wrong| wrong.key == key);
         let is_wide = ["name", "schedule"].contains(&key);
@@ -583,7 +607,7 @@ fn render(shared: &Shared, ask: &Ask, form: Form, back: Back) -> Result<Response
         inputs.push(Input { key: sent_as, label, hint, value: value.to_owned(), is_wide, wrong });
     };
     if is_new {
-        input("name", "name", "acme/report".into(), &draft.name);
+        input("name", "name", "as acme/report".into(), &draft.name);
     }
     let mut fields = draft.fields();
     if let Some((key, label, hint, value)) = fields.next() {
@@ -596,12 +620,15 @@ fn render(shared: &Shared, ask: &Ask, form: Form, back: Back) -> Result<Response
     for (key, label, hint, value) in fields {
         input(key, label, hint, value);
     }
+    let is_often_set = |input: &mut Input| OFTEN_SET.contains(&input.key.as_str());
+    let further = inputs.extract_if(.., |input| !is_often_set(input)).collect();
     let view = View {
         title: title.clone(),
         back: if is_new { context.link("jobs", &[]) } else { context.job(&draft.name) },
         name: draft.name.clone(),
         is_new,
         inputs,
+        further,
         data,
         note,
         seen,

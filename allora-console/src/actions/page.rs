@@ -219,8 +219,7 @@ impl Back {
 
 /// What to say of a store that did not answer: before the job was read, nothing was tried.
 pub(super) const NOT_TRIED: &str = "Nothing was tried. Send the form again when the store answers.";
-pub(super) const PERHAPS_DONE: &str =
-    "It may have been done all the same. Send the form again when the store answers: nothing is done twice.";
+pub(super) const PERHAPS_DONE: &str = "It may have been done all the same. Send the form again when the store answers: nothing is done twice.";
 
 /// The status and the words of an error of the store, with `unknown` if it did not answer. Only one level of the
 /// error is shown.

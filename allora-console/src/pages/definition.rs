@@ -61,19 +61,19 @@ pub(crate) struct Field {
 pub(crate) const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("at-least-once", "delivery", "the lease of at least once, as 30s", "at most once"),
     ("retry", "retries", "attempts, first and longest wait, as 5 10s 1h", "none"),
-    ("timeout", "time-out", "5m", "none"),
+    ("timeout", "time-out", "as 5m", "none"),
     ("overlap", "overlap", "skip, wait or replace", "runs may overlap"),
     ("catch-up", "catch-up", "none, or all 10", "the latest missed time runs"),
-    ("window", "window", "1h", "none: it runs however late"),
-    ("delay", "delay", "90s", ""),
-    ("jitter", "jitter", "5m", ""),
-    ("concurrency-key", "key", "billing, or billing:2 for two at a time", ""),
-    ("max-key-wait", "longest wait for the key", "1h", ""),
-    ("start", "first time", "2026-12-01T00:00:00Z", ""),
-    ("end", "last time", "2026-12-31T23:59:59Z", ""),
-    ("max-runs", "largest number of runs", "12", ""),
-    ("owner", "owner", "ann", ""),
-    ("tags", "tags", "nightly,billing", ""),
+    ("window", "window", "as 1h", "none: it runs however late"),
+    ("delay", "delay", "as 90s", ""),
+    ("jitter", "jitter", "as 5m", ""),
+    ("concurrency-key", "concurrency key", "as billing, or billing:2 for two at a time", ""),
+    ("max-key-wait", "longest wait for the key", "as 1h", ""),
+    ("start", "first time", "as 2026-12-01T00:00:00Z", ""),
+    ("end", "last time", "as 2026-12-31T23:59:59Z", ""),
+    ("max-runs", "largest number of runs", "as 12", ""),
+    ("owner", "owner", "as ann", ""),
+    ("tags", "tags", "as nightly,billing", ""),
 ];
 
 /// The fields of these settings.
@@ -150,7 +150,7 @@ mod tests {
         has("delivery", "at least once, lease 30s");
         has("retries", "up to 5 attempts, the first wait 10s, the longest 1h");
         has("catch-up", "none: missed times are left out");
-        has("key", "billing");
+        has("concurrency key", "billing");
     }
 
     #[test]

@@ -15,9 +15,9 @@ fn a_schedule_is_edited_and_taken_back_with_and_without_a_script() {
     let (schedules, router) = console_of(&[job]);
     let served = Served::new(router);
     let state = || -> JobState { RUNTIME.block_on(schedules.get("acme/report")).unwrap() };
-    let before = state();
+    let data = state().data;
     let mut wrong = Vec::new();
-    for browser in [Browser::without_scripts(), Browser::start()] {
+    for (browser, owner) in [(Browser::without_scripts(), "ben"), (Browser::start(), "eve")] {
         // Each page in each look: the widest one last, in which the rest is done.
         let mut seen = |page: &str| {
             for look in LOOKS.into_iter().rev() {
@@ -31,6 +31,7 @@ fn a_schedule_is_edited_and_taken_back_with_and_without_a_script() {
         browser.click("a[href^='edit?']");
         browser.wait_for("return document.querySelector('#f-schedule') != null");
         seen("edit");
+        assert_eq!(browser.eval("return document.querySelector('details').open"), false);
         browser.fill("#f-schedule", "0 25 * * *");
         browser.fill("#f-retry", "3 1m 1h");
         browser.fill("#f-tags", "nightly,billing");
@@ -41,26 +42,34 @@ fn a_schedule_is_edited_and_taken_back_with_and_without_a_script() {
         seen("edit-wrong");
         browser.fill("#f-schedule", "30 3 * * MON-FRI\n");
         browser.wait_for("return document.querySelector('ins') != null");
-        let changes =
-            browser.text("return [...document.querySelectorAll('dt')].map((d) => d.textContent).join()");
+        let changes = browser
+            .text("return [...document.querySelectorAll('dt')].map((d) => d.textContent).join()");
         assert_eq!(changes, "schedule,retries,tags");
         assert_eq!(browser.eval("return document.querySelectorAll('td time').length"), 10);
         seen("edit-preview");
+        let other = StoredSchedule::of(&state()).unwrap().owner(owner);
+        let other = RUNTIME.block_on(schedules.clone().by(owner).modify(&other)).unwrap();
         browser.type_into("[name=note]", "the bank is closed at night\n");
-        browser.wait_for("return location.pathname === '/job'");
-        assert!(state().definition.starts_with("30 3 * * MON-FRI; zone Europe/Rome; "));
-        assert_eq!(state().data, before.data);
-        // Back at the form: sent again, it saves no second time.
-        let generation = state().generation;
-        browser.back();
+        browser.wait_for(
+            "return location.pathname === '/edit' && document.querySelector('#f-owner') != null",
+        );
+        seen("edit-late");
+        browser.fill("#f-owner", owner);
+        browser.click("button.main");
+        browser.wait_for("return document.querySelector('[name=note]').type !== 'hidden'");
+        assert_eq!(
+            browser.text("return document.querySelector('[name=note]').value"),
+            "the bank is closed at night"
+        );
         browser.click("button.main");
         browser.wait_for("return location.pathname === '/job'");
-        assert_eq!(state().generation, generation);
+        assert!(state().definition.starts_with("30 3 * * MON-FRI; zone Europe/Rome; "));
+        assert_eq!(state().data, data);
         browser.click(".done a");
         browser.wait_for("return location.pathname === '/undo'");
         browser.click("button.main");
         browser.wait_for("return location.pathname === '/audit'");
-        assert_eq!((state().definition, state().data), (before.definition.clone(), before.data.clone()));
+        assert_eq!((state().definition, state().data), (other.definition, data.clone()));
     }
     assert!(wrong.is_empty(), "{} defects:\n{}", wrong.len(), wrong.join("\n"));
 }

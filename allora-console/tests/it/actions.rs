@@ -73,7 +73,10 @@ async fn form(router: &Router, action: &str, typed: &[(&str, &str)]) -> Vec<(Str
     fill(fields(&page.body), typed)
 }
 
-pub(super) fn fill(mut fields: Vec<(String, String)>, typed: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(super) fn fill(
+    mut fields: Vec<(String, String)>,
+    typed: &[(&str, &str)],
+) -> Vec<(String, String)> {
     for (name, value) in typed {
         fields.retain(|(own, _)| own != name);
         fields.push(((*name).to_owned(), (*value).to_owned()));
