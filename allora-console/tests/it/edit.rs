@@ -66,12 +66,17 @@ const SAVED: [(&str, &str); 1] = [("note", "the bank is closed at night")];
 fn an_edit_is_checked_previewed_saved_and_undone() {
     with_store(&["acme/report"], async |schedules| {
         let router = router(&schedules, operator("ann"));
-        let before = job(&schedules).await;
+        // Its times follow the clock, and not the time of its last change.
+        let cron = StoredSchedule::of(&job(&schedules).await).unwrap().schedule("*/5 * * * *");
+        let before = schedules.modify(&cron).await.unwrap();
         let next = schedules.next("acme/report", 3).await.unwrap();
         let page = get(&router, "/job?name=acme%2Freport").await.body;
         assert!(page.contains("href=\"edit?name=acme%2Freport\""), "{page}");
         let new = form(&router, FORM).await;
-        assert_eq!((value(&new, "f-schedule"), value(&new, "f-retry")), ("@every 20s", "5 10s 1h"));
+        assert_eq!(
+            (value(&new, "f-schedule"), value(&new, "f-retry")),
+            ("*/5 * * * *", "5 10s 1h")
+        );
 
         let typed = [("f-schedule", "0 25 * * *"), ("f-delay", "90s"), ("f-zone", "Europe/Rome")];
         let wrong = send(&router, &new, "preview", &typed).await;
@@ -88,7 +93,7 @@ fn an_edit_is_checked_previewed_saved_and_undone() {
 
         let preview = send(&router, &kept, "preview", &[("f-schedule", "30 2 * * *")]).await;
         for says in [
-            "<del>@every 20s</del><ins>30 2 * * *</ins>",
+            "<del>*/5 * * * *</del><ins>30 2 * * *</ins>",
             "<del>none</del><ins>Europe/Rome</ins>",
             "After, Europe/Rome",
             "02:30 CE",
