@@ -44,7 +44,7 @@ pub(super) struct Draft {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) key: &'static str,
-    /// What is wrong, and what to write instead.
+    /// The defect, and the text to write instead.
     pub(super) message: String,
     /// The text before, at and behind the place.
     pub(super) marked: Option<[String; 3]>,

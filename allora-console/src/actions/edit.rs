@@ -97,7 +97,7 @@ struct Input {
     wrong: Option<Wrong>,
 }
 
-/// What the form would change.
+/// The changes that the form would make.
 #[derive(Debug)]
 struct Preview {
     changed: Vec<Changed>,

@@ -217,7 +217,7 @@ impl Back {
     }
 }
 
-/// What to say of a store that did not answer: before the job was read, nothing was tried.
+/// The words for a store that did not answer: before the job was read, nothing was tried.
 pub(super) const NOT_TRIED: &str = "Nothing was tried. Send the form again when the store answers.";
 pub(super) const PERHAPS_DONE: &str = "It may have been done all the same. Send the form again when the store answers: nothing is done twice.";
 

@@ -130,7 +130,7 @@ fn wide(browser: &Browser, look: Look) -> Vec<String> {
     list(browser, &WIDE.replace("WIDTH", &look.width.to_string()))
 }
 
-/// What is wrong with the page as it is shown now.
+/// The defects of the page as it is shown now.
 pub(crate) fn defects(browser: &Browser, look: Look) -> Vec<String> {
     [list(browser, PALE), list(browser, UNCLEAR), wide(browser, look)].concat()
 }
