@@ -79,6 +79,21 @@ impl Draft {
         }
     }
 
+    /// Takes over from this job what was not changed since the form was made from one of this kind and definition.
+    pub(super) fn follow(&mut self, [kind, definition]: &[String; 2], state: &JobState) {
+        let mut base = JobState::empty(&self.name);
+        (base.kind, base.definition) = (kind.clone(), definition.clone());
+        let (base, now) = (Self::of(&base), Self::of(state));
+        if self.kind == base.kind {
+            self.kind = now.kind;
+        }
+        for ((value, base), now) in self.values.iter_mut().zip(base.values).zip(now.values) {
+            if *value == base {
+                *value = now;
+            }
+        }
+    }
+
     pub(super) fn read(params: &Params) -> Self {
         let exact = |name: &str| params.exact(name).to_owned();
         let value = |(key, ..): &Part| params.get(&format!("f-{key}")).to_owned();
@@ -279,6 +294,17 @@ mod tests {
         check("@daily; max-runs 0", "max-runs", "", "at least 1");
         check("0 2 * * * Asia/Tokyo; zone Europe/Rome", "zone", "", "use one");
         check("0 9 * * *; except 0 9 * * *", "schedule", "", "excluded");
+    }
+
+    #[test]
+    fn what_was_not_touched_follows_the_newer_definition() {
+        let mut draft = of("@hourly; delay 1m; owner ann");
+        let mut now = JobState::empty("report");
+        (now.kind, now.definition) = ("mail2".into(), "@weekly; delay 5m; tags a".into());
+        draft.follow(&["mail".into(), "@daily; delay 1m; owner ben".into()], &now);
+        assert_eq!(draft.kind, "mail2");
+        let together = draft.definition().unwrap().to_string();
+        assert_eq!(together, "@hourly; delay 5m; owner ann; tags a");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use allora_core::{
     ErrorKind, Result, Schedule, StoredSchedule, Time,
     backend::JobState,
     check_name,
-    record::{Change, ChangeAction},
+    record::{Change, ChangeAction, ChangeResult},
     stored::{ChangeFilter, Definition},
 };
 use askama::Template;
@@ -76,6 +76,7 @@ struct View {
     data: Result<String, String>,
     note: String,
     seen: String,
+    base: [String; 2],
     made: String,
     /// The zone in the address; empty if it has none.
     zone: String,
@@ -141,6 +142,8 @@ struct Form {
     note: String,
     /// Incarnation and generation of the job that it was made from; empty if the job is to be added.
     seen: String,
+    /// The kind and the definition of that job.
+    base: [String; 2],
     made: String,
 }
 
@@ -163,16 +166,16 @@ pub(crate) async fn ask_first(
     allowed(&shared, &ask, Scope::Edit)?;
     let name = ask.params.exact("name");
     let facts = Facts::read(&ask.reader, name).await?;
-    let (draft, seen) = match &facts.state {
+    let (draft, seen, base) = match &facts.state {
         None if !name.is_empty() => return Err(Failure::no_job(name)),
-        None => (Draft::new(), String::new()),
+        None => (Draft::new(), String::new(), Default::default()),
         Some(state) if state.kind.is_empty() => {
             let text = "It is a job in code: change its code, and deploy that.";
             return Err(Failure::not_edited(text));
         }
-        Some(state) => (Draft::of(state), seen(state)),
+        Some(state) => (Draft::of(state), seen(state), base(state)),
     };
-    let form = Form { draft, seen, note: String::new(), made: String::new() };
+    let form = Form { draft, seen, base, note: String::new(), made: String::new() };
     render(&shared, &ask, form, Back::new(StatusCode::OK, String::new(), Some(facts)))
 }
 
@@ -248,7 +251,7 @@ async fn answer(ask: &Ask, form: &mut Form, step: &str) -> Result<Answer> {
         return form.store(ask, facts, &definition).await;
     }
     if facts.state.as_ref().is_some_and(|state| form.seen != seen(state)) {
-        return form.too_late(ask, facts, &definition).await;
+        return form.too_late(ask, facts).await;
     }
     let preview = form.preview(reader, &facts, &definition, ask).await;
     let back = Back::new(StatusCode::OK, String::new(), Some(facts));
@@ -338,11 +341,16 @@ fn seen(state: &JobState) -> String {
     format!("{}.{}", state.incarnation, state.generation)
 }
 
+fn base(state: &JobState) -> [String; 2] {
+    [state.kind.clone(), state.definition.clone()]
+}
+
 impl Form {
     fn read(params: &Params) -> Self {
         let text = |name: &str| params.get(name).to_owned();
         let draft = Draft::read(params);
-        Self { draft, note: text("note"), seen: text("seen"), made: text("made") }
+        let base = ["base-kind", "base"].map(|name| params.exact(name).to_owned());
+        Self { draft, note: text("note"), seen: text("seen"), base, made: text("made") }
     }
 
     fn is_new(&self) -> bool {
@@ -427,7 +435,7 @@ impl Form {
             ErrorKind::AlreadyExists if self.is_new() => Back::wrong(self.taken(), facts),
             ErrorKind::AlreadyExists => {
                 let facts = Facts::read(&ask.reader, name).await?;
-                return self.too_late(ask, facts, definition).await;
+                return self.too_late(ask, facts).await;
             }
             _ => {
                 let (status, message) = failed(&error, PERHAPS_DONE);
@@ -440,13 +448,9 @@ impl Form {
         Ok(back.into())
     }
 
-    /// The form comes back with both versions, and is now about the newer one.
-    async fn too_late(
-        &mut self,
-        ask: &Ask,
-        facts: Facts,
-        definition: &Definition,
-    ) -> Result<Answer> {
+    /// The form comes back with both versions, and is now about the newer one: what was not touched in it follows
+    /// that.
+    async fn too_late(&mut self, ask: &Ask, facts: Facts) -> Result<Answer> {
         let last = last(&ask.reader, &self.draft.name, &ChangeAction::DEFINITIONS).await;
         let who = last.map_or_else(
             || "Somebody".to_owned(),
@@ -460,10 +464,18 @@ impl Form {
             "{who} has changed the job since this form was made, and nothing was stored. Here is what your form would \
              change now; correct it, and send it anew."
         );
-        self.seen = facts.state.as_ref().map(seen).unwrap_or_default();
-        let preview = self.preview(&ask.reader, &facts, definition, ask).await;
+        if let Some(state) = &facts.state {
+            self.draft.follow(&self.base, state);
+            (self.seen, self.base) = (seen(state), base(state));
+        }
+        let (preview, wrong) = match self.check(&ask.reader).await? {
+            Ok(definition) => {
+                (Some(self.preview(&ask.reader, &facts, &definition, ask).await), None)
+            }
+            Err(wrong) => (None, Some(wrong)),
+        };
         let back = Back::new(StatusCode::PRECONDITION_FAILED, message, Some(facts));
-        Ok(Back { preview: Some(preview), ..back }.into())
+        Ok(Back { preview, wrong, ..back }.into())
     }
 
     async fn sequence(&self, reader: &Reader) -> Option<i64> {
@@ -547,7 +559,7 @@ impl Form {
 async fn last(reader: &Reader, name: &str, actions: &[ChangeAction]) -> Option<Change> {
     let filter = ChangeFilter::default().name(name).actions(actions);
     let page = reader.changes(filter, None, 10).await.ok()?;
-    page.changes.into_iter().find(|change| change.after.is_some() || change.before.is_some())
+    page.changes.into_iter().find(|change| change.result == ChangeResult::Applied)
 }
 
 /// The parts of a definition in words, always in this order: label, value, and whether it is set.
@@ -587,7 +599,7 @@ fn coming(name: &str, definition: &Definition, context: &Context) -> Coming {
 
 fn render(shared: &Shared, ask: &Ask, form: Form, back: Back) -> Result<Response, Failure> {
     let context = form.context(ask, back.facts.as_ref());
-    let Form { draft, note, seen, made } = form;
+    let Form { draft, note, seen, base, made } = form;
     let is_new = seen.is_empty();
     let title = match is_new {
         true => "Add a job".to_owned(),
@@ -632,6 +644,7 @@ fn render(shared: &Shared, ask: &Ask, form: Form, back: Back) -> Result<Response
         data,
         note,
         seen,
+        base,
         made: if back.facts.is_some() { machine(context.now) } else { made },
         zone: context.asked_zone.clone(),
         message: back.message,

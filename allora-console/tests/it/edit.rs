@@ -154,7 +154,8 @@ fn the_second_of_two_editors_gets_the_form_back_with_both_versions() {
     with_idle_store(&["acme/report"], async |schedules| {
         let (ann, ben) = (router(&schedules, operator("ann")), router(&schedules, operator("ben")));
         let of_ben = previewed(&ben, FORM, &[("f-schedule", "@daily"), ("f-owner", "ben")]).await;
-        let of_ann = previewed(&ann, FORM, &[("f-schedule", "@hourly")]).await;
+        let typed = [("f-schedule", "@hourly"), ("f-jitter", "5m")];
+        let of_ann = previewed(&ann, FORM, &typed).await;
         assert_eq!(send(&ann, &of_ann, "save", &SAVED).await.status, 303);
         let late = send(&ben, &of_ben, "save", &[("note", "mine")]).await;
         assert_eq!(late.status, 412, "{}", late.body);
@@ -165,8 +166,11 @@ fn the_second_of_two_editors_gets_the_form_back_with_both_versions() {
         ] {
             assert!(late.body.contains(says), "{says}: {}", late.body);
         }
+        assert!(!late.body.contains("<del>5m</del>"), "what ben has not touched is ann's");
         let back = fields(&late.body);
-        for (name, typed) in [("f-schedule", "@daily"), ("f-owner", "ben"), ("note", "mine")] {
+        let kept =
+            [("f-schedule", "@daily"), ("f-owner", "ben"), ("note", "mine"), ("f-jitter", "5m")];
+        for (name, typed) in kept {
             assert_eq!(value(&back, name), typed, "{name}");
         }
         assert!(job(&schedules).await.definition.starts_with("@hourly;"));
@@ -180,7 +184,7 @@ fn the_second_of_two_editors_gets_the_form_back_with_both_versions() {
         assert_eq!(again.status, 200, "{}", again.body);
         assert_eq!(send(&ben, &fields(&again.body), "save", &[]).await.status, 303);
         let stored = job(&schedules).await.definition;
-        assert_eq!(stored, "@daily; at-least-once 30s; retry 5 10s 1h; owner ben");
+        assert_eq!(stored, "@daily; at-least-once 30s; retry 5 10s 1h; jitter 5m; owner ben");
         // A preview that comes too late says so, before anything is written.
         let stale = send(&ann, &of_ann, "preview", &[]).await;
         assert!(stale.status == 412 && stale.body.contains("ben (“mine”)"), "{}", stale.body);
