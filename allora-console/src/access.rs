@@ -13,7 +13,7 @@ pub enum Scope {
     Data,
     /// To pause, resume, skip, trigger, cancel, rerun, dismiss, backfill and reset.
     Run,
-    /// To change and delete definitions.
+    /// To add, change and delete jobs.
     Edit,
     /// To do all that the other scopes allow, except [`Work`](Self::Work).
     Admin,

@@ -93,6 +93,7 @@ impl Console {
             .route("/many", get(actions::ask_many).post(actions::act_on_many))
             .route("/audit", get(pages::audit::page))
             .route("/undo", get(actions::ask_undo).post(actions::undo))
+            .route("/edit", get(actions::ask_edit).post(actions::edit))
             .route("/act", get(actions::ask_first).post(actions::act))
             .method_not_allowed_fallback(async || Failure::no_method())
             .fallback(async || Failure::no_page())

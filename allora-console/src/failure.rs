@@ -55,6 +55,11 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "This change cannot be undone", text, remedy)
     }
 
+    /// The definition of a job is not in the store.
+    pub(crate) fn not_edited(text: &str) -> Self {
+        Self::new(StatusCode::CONFLICT, "This job cannot be edited here", text, "")
+    }
+
     /// Actions are not allowed here.
     pub(crate) fn read_only() -> Self {
         let text = "This console only shows pages, and nothing can be changed from it.";

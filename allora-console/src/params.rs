@@ -4,6 +4,10 @@
 const LONGEST: usize = 8 * 1024;
 pub(crate) const LONGEST_FORM: usize = 16 * 1024;
 
+/// The longest data that a form changes, in bytes, and the longest form with data: an escaped byte has three.
+pub(crate) const LONGEST_DATA: usize = 32 * 1024;
+pub(crate) const LONGEST_FORM_WITH_DATA: usize = LONGEST_FORM + 3 * LONGEST_DATA;
+
 /// The parameters of a request, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Params(Vec<(String, String)>);
@@ -51,7 +55,12 @@ impl Params {
 
     /// The value of a parameter as it is: the name of a job may begin with a blank.
     pub(crate) fn exact(&self, name: &str) -> &str {
-        self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+        self.given(name).unwrap_or_default()
+    }
+
+    /// The value of a parameter as it is; `None` if it is missing.
+    pub(crate) fn given(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
     /// The value of a parameter; `None` if it is missing or blank.

@@ -267,11 +267,8 @@ impl Reader {
         if !self.access.may_name(name) {
             return Ok(None);
         }
-        let above = HistoryCursor { fence: sequence.saturating_add(1), name: String::new() };
-        let filter = ChangeFilter::default().name(name);
-        let page = self.schedules.changes(filter, Some(&above), 1).await?;
-        let mut found = page.changes.into_iter();
-        Ok(found.find(|change| change.sequence == sequence && self.may_see_change(change)))
+        let found = self.schedules.recorded_change(name, sequence).await?;
+        Ok(found.filter(|change| self.may_see_change(change)))
     }
 
     /// A change has the kind that its job had; one that changed nothing has none.

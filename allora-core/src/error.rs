@@ -134,9 +134,10 @@ impl fmt::Display for Error {
 }
 
 impl From<ParseError> for Error {
-    /// [`ErrorKind::Invalid`], with the whole message.
+    /// [`ErrorKind::Invalid`], with the whole message. The place in the text is that of its
+    /// [source](error::Error::source), the `ParseError`.
     fn from(error: ParseError) -> Self {
-        Self::invalid(error.to_string())
+        Self::invalid(error.to_string()).source(error)
     }
 }
 

@@ -13,7 +13,6 @@ use crate::{
     values::shown,
 };
 use allora_core::{
-    backend::HistoryCursor,
     record::{Change, Record},
     stored::ChangeFilter,
 };
@@ -163,18 +162,14 @@ impl Undo {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| {
             let name = session.full_name(&self.name).await?;
-            let above =
-                HistoryCursor { fence: self.sequence.saturating_add(1), name: String::new() };
-            let filter = ChangeFilter::default().name(&name);
-            let found = session.schedules.changes(filter, Some(&above), 1).await?.changes;
-            let change = found.first().filter(|change| change.sequence == self.sequence);
-            let change = change.ok_or_else(|| {
+            let found = session.schedules.recorded_change(&name, self.sequence).await?;
+            let change = found.ok_or_else(|| {
                 Failure::failed(format!(
                     "{name:?} has no change {}; `allora changes` lists those that are kept",
                     self.sequence
                 ))
             })?;
-            session.schedules.undo(change).await?;
+            session.schedules.undo(&change).await?;
             self.changes.print([made(&name, "undone")], "")
         })
     }

@@ -1,5 +1,5 @@
-//! The one function through which every action on one job goes, and what all actions have in common: their author
-//! and their line in the log.
+//! The one function through which every action on one job goes but its edit, and what all actions have in common:
+//! their author and their line in the log.
 
 use super::{facts::Facts, verb::Verb};
 use crate::{reader::Reader, times::machine};

@@ -12,8 +12,13 @@ pub(crate) struct Done {
 
 /// The line for the address to which an action leads; `None` for any other address.
 pub(crate) fn done(params: &Params, context: &Context) -> Option<Done> {
-    let verb = Verb::from_word(params.some("done")?)?;
-    let name = params.exact("name");
+    let (word, name) = (params.some("done")?, params.exact("name"));
+    if word == "edit" {
+        let link = |number| context.link("undo", &[("name", name), ("change", number)]);
+        let undo = params.some("n").filter(|_| context.may_edit).map(link);
+        let undo = undo.map(|link| Linked { text: "Undo".to_owned(), link });
+        return Some(Done { text: "Saved: from now on it runs by this definition.".into(), undo });
+    }
     let number: Option<usize> = params.some("n").and_then(|number| number.parse().ok());
     let counted = |noun: &str, none: &str| match number {
         None => String::new(),
@@ -25,7 +30,10 @@ pub(crate) fn done(params: &Params, context: &Context) -> Option<Done> {
         let link = context.link("act", &[("do", verb.word()), ("name", name), ("id", id)]);
         verb.is_allowed(context).then(|| Linked { text: text.to_owned(), link })
     };
-    let (text, undo) = match verb {
+    if word == "add" {
+        return Some(Done { text: "Added.".into(), undo: undo("Delete it", Verb::Delete, "") });
+    }
+    let (text, undo) = match Verb::from_word(word)? {
         Verb::Pause => {
             ("Paused. Manual triggers still run.".to_owned(), undo("Undo", Verb::Resume, ""))
         }
@@ -74,6 +82,10 @@ mod tests {
         assert_eq!(filled.undo.unwrap().link, "act?do=cancel&name=a&id=backfill");
         assert_eq!(said("name=a&done=cancel&n=1").unwrap().text, "Cancelled. 1 run.");
         assert_eq!(said("name=a&done=reset&n=x").unwrap().text.split(':').next(), Some("Reset"));
+        let edited = said("name=a&done=edit&n=7").unwrap().undo.unwrap();
+        assert_eq!(edited.link, "undo?name=a&change=7");
+        assert_eq!(said("name=a&done=edit").unwrap().undo, None, "the store keeps no changes");
+        assert_eq!(said("name=a&done=add").unwrap().undo.unwrap().link, "act?do=delete&name=a");
         assert_eq!((said("name=a"), said("name=a&done=explode")), (None, None));
     }
 }

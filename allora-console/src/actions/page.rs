@@ -158,21 +158,31 @@ pub(super) fn allowed(shared: &Shared, ask: &Ask, scope: Scope) -> Result<(), Fa
 /// # Errors
 /// Actions are not allowed here, or the form cannot be read.
 pub(super) async fn sent(shared: &Shared, ask: Ask, request: Request) -> Result<Ask, Failure> {
+    sent_up_to(shared, ask, request, LONGEST_FORM).await
+}
+
+/// As [`sent`], with a form of up to so many bytes.
+pub(super) async fn sent_up_to(
+    shared: &Shared,
+    ask: Ask,
+    request: Request,
+    longest: usize,
+) -> Result<Ask, Failure> {
     allowed(shared, &ask, Scope::Read)?;
     let (parts, body) = request.into_parts();
-    ask.with_form(read(&parts.headers, body).await?)
+    ask.with_form(read(&parts.headers, body, longest).await?)
 }
 
 /// The fields of the form.
-async fn read(headers: &HeaderMap, body: Body) -> Result<Params, Failure> {
+async fn read(headers: &HeaderMap, body: Body, longest: usize) -> Result<Params, Failure> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         let text = "A form is sent as application/x-www-form-urlencoded.";
         return Err(Failure::bad_form(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
-    let body = to_bytes(body, LONGEST_FORM).await.map_err(|_| {
-        let text = format!("It did not come as a whole, or has more than {LONGEST_FORM} bytes.");
+    let body = to_bytes(body, longest).await.map_err(|_| {
+        let text = format!("It did not come as a whole, or has more than {longest} bytes.");
         Failure::bad_form(StatusCode::PAYLOAD_TOO_LARGE, text)
     })?;
     Params::form(&body)
@@ -192,31 +202,40 @@ fn is_done(form: &Form, facts: &Facts, who: &str, context: &Context) -> bool {
 }
 
 impl Back {
-    /// The form comes back because of an error of the store. Only one level of it is shown.
+    /// The form comes back because of an error of the store.
     fn of(error: &Error, verb: Verb, facts: Option<Facts>) -> Self {
-        let (status, rest) = match error.kind() {
-            // Before the job was read, nothing was tried.
-            ErrorKind::Unavailable if facts.is_none() => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                " Nothing was tried. Send the form again when the store answers.",
-            ),
-            ErrorKind::Unavailable if verb == Verb::Backfill => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                " It may have been done, or a part of it. Look at the history before you send the form again: a \
-                 run that has ended would run once more.",
-            ),
-            ErrorKind::Unavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                " It may have been done all the same. Send the form again when the store answers: nothing is done \
-                 twice.",
-            ),
-            ErrorKind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, ""),
-            ErrorKind::NotFound => (StatusCode::CONFLICT, ""),
-            ErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, ""),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, ""),
+        let unknown = match verb {
+            _ if facts.is_none() => NOT_TRIED,
+            Verb::Backfill => {
+                "It may have been done, or a part of it. Look at the history before you send the form again: a \
+                 run that has ended would run once more."
+            }
+            _ => PERHAPS_DONE,
         };
-        log(error);
-        Self { status, message: sentence(&error.to_string()) + rest, facts }
+        let (status, message) = failed(error, unknown);
+        Self { status, message, facts }
+    }
+}
+
+/// The words for a store that did not answer: before the job was read, nothing was tried.
+pub(super) const NOT_TRIED: &str = "Nothing was tried. Send the form again when the store answers.";
+pub(super) const PERHAPS_DONE: &str = "It may have been done all the same. Send the form again when the store answers: nothing is done twice.";
+
+/// The status and the words of an error of the store, with `unknown` if it did not answer. Only one level of the
+/// error is shown.
+pub(super) fn failed(error: &Error, unknown: &str) -> (StatusCode, String) {
+    log(error);
+    let status = match error.kind() {
+        ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+        ErrorKind::NotFound => StatusCode::CONFLICT,
+        ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let said = sentence(&error.to_string());
+    match error.kind() {
+        ErrorKind::Unavailable => (status, format!("{said} {unknown}")),
+        _ => (status, said),
     }
 }
 
@@ -262,8 +281,13 @@ fn render(shared: &Shared, ask: &Ask, mut form: Form, back: Back) -> Result<Resp
         title: title.clone(),
     };
     let head = Head::new(shared, ask, &context, ("act", "jobs"), title);
-    let mut response = (back.status, Html(Page { head, view }.render()?)).into_response();
-    if back.status == StatusCode::SERVICE_UNAVAILABLE {
+    answered(back.status, &Page { head, view })
+}
+
+/// The page with this status.
+pub(super) fn answered(status: StatusCode, page: &impl Template) -> Result<Response, Failure> {
+    let mut response = (status, Html(page.render()?)).into_response();
+    if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     Ok(response)

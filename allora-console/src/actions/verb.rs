@@ -1,7 +1,7 @@
 //! The sorts of actions, and their buttons.
 
 use crate::{access::Scope, context::Context, links::Linked, times::machine};
-use allora_core::Occurrence;
+use allora_core::{Occurrence, backend::JobState};
 
 /// A sort of action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,19 +71,27 @@ impl Verb {
 }
 
 /// The buttons of a job: the actions that the reader may do here.
-pub(crate) fn buttons(name: &str, is_paused: bool, context: &Context) -> Vec<Linked> {
+pub(crate) fn buttons(state: &JobState, context: &Context) -> Vec<Linked> {
+    let (name, is_paused) = (state.name.as_str(), state.paused.is_some());
     let is_of_job = |verb: &Verb| match verb {
         Verb::Rerun | Verb::Dismiss => false,
         Verb::Pause => !is_paused,
         Verb::Resume => is_paused,
         _ => true,
     };
-    let verbs = VERBS.into_iter().map(|row| row.0).filter(is_of_job);
-    let button = |verb: Verb| Linked {
-        text: format!("{}…", verb.label()),
-        link: context.link("act", &[("do", verb.word()), ("name", name)]),
-    };
-    verbs.filter(|verb| verb.is_allowed(context)).map(button).collect()
+    let is_stored = !state.kind.is_empty() && state.unreadable.is_none();
+    let mut buttons = Vec::new();
+    for verb in VERBS.into_iter().map(|row| row.0).filter(is_of_job) {
+        if verb.is_allowed(context) {
+            let link = context.link("act", &[("do", verb.word()), ("name", name)]);
+            buttons.push(Linked { text: format!("{}…", verb.label()), link });
+        }
+        if matches!(verb, Verb::Pause | Verb::Resume) && is_stored && context.may_edit {
+            let link = context.link("edit", &[("name", name)]);
+            buttons.push(Linked { text: "Edit…".into(), link });
+        }
+    }
+    buttons
 }
 
 /// The buttons of the dead letter of this occurrence.
@@ -106,6 +114,7 @@ pub(crate) fn letter_buttons(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allora_core::backend::Pause;
 
     #[test]
     fn every_verb_has_its_word_and_only_deleting_needs_more_than_run() {
@@ -122,8 +131,14 @@ mod tests {
     #[test]
     fn buttons_are_those_of_the_scopes_and_of_the_state() {
         let context = Context { may_edit: false, ..Context::of_test() };
+        let state = |is_paused: bool| {
+            let mut state = JobState::empty("a&b");
+            let pause = Pause { since: context.now, until: None, note: String::new() };
+            (state.kind, state.paused) = ("mail".into(), is_paused.then_some(pause));
+            state
+        };
         let texts = |is_paused| {
-            let all = buttons("a&b", is_paused, &context);
+            let all = buttons(&state(is_paused), &context);
             all.into_iter().map(|button| button.text).collect::<Vec<_>>()
         };
         let has = |texts: &[String], text: &str| texts.iter().any(|other| other == text);
@@ -132,9 +147,15 @@ mod tests {
         assert!(has(&paused, "Resume…") && !has(&paused, "Pause…"));
         let none = Context { may_run: false, may_edit: false, ..Context::of_test() };
         assert!(
-            buttons("a", false, &none).is_empty()
+            buttons(&state(false), &none).is_empty()
                 && letter_buttons("a", &none.now.into(), &none).is_empty()
         );
-        assert_eq!(buttons("a&b", false, &context)[0].link, "act?do=trigger&name=a%26b");
+        assert_eq!(buttons(&state(false), &context)[0].link, "act?do=trigger&name=a%26b");
+        let editor = Context { may_run: false, ..Context::of_test() };
+        let links = |state: &JobState| {
+            buttons(state, &editor).into_iter().map(|button| button.link).collect::<Vec<_>>()
+        };
+        assert_eq!(links(&state(true)), ["edit?name=a%26b", "act?do=delete&name=a%26b"]);
+        assert_eq!(links(&JobState::empty("in code")), ["act?do=delete&name=in%20code"]);
     }
 }

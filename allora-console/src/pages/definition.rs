@@ -56,24 +56,24 @@ pub(crate) struct Field {
     pub(crate) is_default: bool,
 }
 
-/// The settings by the names of their texts, each with its label and its default; one without a default
-/// is shown only if it is set.
-const FIELDS: &[(&str, &str, &str)] = &[
-    ("at-least-once", "delivery", "at most once"),
-    ("retry", "retries", "none"),
-    ("catch-up", "catch-up", "the latest missed time runs"),
-    ("window", "window", "none: it runs however late"),
-    ("overlap", "overlap", "runs may overlap"),
-    ("timeout", "time-out", "none"),
-    ("concurrency-key", "key", ""),
-    ("max-key-wait", "longest wait for the key", ""),
-    ("delay", "delay", ""),
-    ("jitter", "jitter", ""),
-    ("start", "first time", ""),
-    ("end", "last time", ""),
-    ("max-runs", "largest number of runs", ""),
-    ("owner", "owner", ""),
-    ("tags", "tags", ""),
+/// The settings by the names of their texts, each with its label, an example and its default; one without a
+/// default is shown only if it is set.
+pub(crate) const FIELDS: &[(&str, &str, &str, &str)] = &[
+    ("at-least-once", "delivery", "the lease of at least once, as 30s", "at most once"),
+    ("retry", "retries", "attempts, first and longest wait, as 5 10s 1h", "none"),
+    ("timeout", "time-out", "as 5m", "none"),
+    ("overlap", "overlap", "skip, wait or replace", "runs may overlap"),
+    ("catch-up", "catch-up", "none, or all 10", "the latest missed time runs"),
+    ("window", "window", "as 1h", "none: it runs however late"),
+    ("delay", "delay", "as 90s", ""),
+    ("jitter", "jitter", "as 5m", ""),
+    ("concurrency-key", "concurrency key", "as billing, or billing:2 for two at a time", ""),
+    ("max-key-wait", "longest wait for the key", "as 1h", ""),
+    ("start", "first time", "as 2026-12-01T00:00:00Z", ""),
+    ("end", "last time", "as 2026-12-31T23:59:59Z", ""),
+    ("max-runs", "largest number of runs", "as 12", ""),
+    ("owner", "owner", "a person or a team, as ann", ""),
+    ("tags", "tags", "words, as nightly,billing", ""),
 ];
 
 /// The fields of these settings.
@@ -82,7 +82,7 @@ pub(crate) fn fields(settings: &Settings) -> Vec<Field> {
     let set: Vec<(&str, &str)> = text.split("; ").filter_map(|part| part.split_once(' ')).collect();
     let timeout = settings.timeout.map(period_text);
     let mut fields = Vec::new();
-    for (key, name, default) in FIELDS {
+    for (key, name, _, default) in FIELDS {
         let value = set.iter().find(|(own, _)| own == key).map(|(_, value)| *value);
         let value = value.or(timeout.as_deref().filter(|_| *key == "timeout"));
         match value {
@@ -150,7 +150,7 @@ mod tests {
         has("delivery", "at least once, lease 30s");
         has("retries", "up to 5 attempts, the first wait 10s, the longest 1h");
         has("catch-up", "none: missed times are left out");
-        has("key", "billing");
+        has("concurrency key", "billing");
     }
 
     #[test]

@@ -264,7 +264,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         pause: pause(&state, context),
         buttons: match is_gone {
             true => Vec::new(),
-            false => buttons(name, state.paused.is_some(), context),
+            false => buttons(&state, context),
         },
         strip: strip(entries, &times[..times.len().min(COMING)], context),
         question,

@@ -34,6 +34,8 @@ struct View {
     rows: Vec<Row>,
     /// The actions on all jobs of the filter.
     many: Vec<Linked>,
+    /// The form of a new job.
+    add: Option<String>,
     count: String,
     first: Option<String>,
     more: Option<String>,
@@ -200,6 +202,7 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
         states: Word::ALL.into_iter().map(choice).collect(),
         first: (!asked.after.is_empty()).then(|| asked.link(context, &[])),
         more: found.next.as_deref().map(|after| asked.link(context, &[("after", after)])),
+        add: context.may_edit.then(|| context.link("edit", &[])),
         many: if rows.is_empty() { Vec::new() } else { many_buttons(&asked, context) },
         rows,
         count,

@@ -18,8 +18,8 @@ mod plots;
 mod strip;
 mod timeline;
 
-pub(crate) use definition::described;
-pub(crate) use need::sentence;
+pub(crate) use definition::{FIELDS, described, fields};
+pub(crate) use need::{capital, sentence};
 
 use crate::{
     actions::{Done, done},
@@ -136,7 +136,7 @@ pub(crate) fn pieces(sentence: &str) -> impl Iterator<Item = (bool, &str)> {
 }
 
 /// The first characters of a text, on one line.
-fn short(text: &str, most: usize) -> String {
+pub(crate) fn short(text: &str, most: usize) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &line[..end]),

@@ -321,7 +321,7 @@ pub(crate) fn sentence(text: &str) -> String {
 }
 
 /// With a capital at its beginning.
-pub(super) fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str()

