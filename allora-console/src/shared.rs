@@ -2,6 +2,7 @@
 
 use crate::{
     access::{Access, Decision},
+    events::Events,
     origin::Hosts,
     reader::{Reader, Redact},
 };
@@ -17,6 +18,7 @@ pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Decision + Send + Sync>;
 pub(crate) struct Shared {
     /// Pages read through [`reader`](Self::reader).
     schedules: Schedules,
+    pub(crate) events: Events,
     pub(crate) handle: Option<Handle>,
     /// `None`: nobody may read.
     pub(crate) access: Option<Decide>,
@@ -31,6 +33,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(schedules: Schedules) -> Self {
         Self {
+            events: Events::new(schedules.clone()),
             schedules,
             handle: None,
             access: None,
