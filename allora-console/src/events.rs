@@ -161,7 +161,8 @@ async fn watch(events: Events, handle: Option<Handle>) {
     }
 }
 
-/// The store, as far as it is watched: by its notifications, or else by the newest entry of its record of changes.
+/// The store, as far as it is watched: by its notifications, if it has any, and by the newest entry of its record of
+/// changes. Not every change wakes nodes, as a pause; and not every change is noted, as those without an author.
 struct Watched {
     schedules: Schedules,
     notifications: Option<BoxStream<'static, Notification>>,
@@ -184,18 +185,14 @@ impl Watched {
         }
     }
 
-    /// Asks the store what it does not tell by itself. `true` if something may have changed. A failure is no news:
+    /// Subscribes and looks, when it is time for that. `true` if something may have changed. A failure is no news:
     /// pages that ask for themselves find it.
     async fn ask(&mut self) -> bool {
         let now = self.schedules.runtime().now();
-        match self.notifications {
-            Some(_) => false,
-            // What was read before the subscription may have changed without a notification.
-            None if self.subscribe_at.is_some_and(|at| at <= now) && self.subscribe(now).await => {
-                true
-            }
-            None => self.look(now).await,
-        }
+        let is_time = self.notifications.is_none() && self.subscribe_at.is_some_and(|at| at <= now);
+        // What was read before a subscription may have changed without a notification.
+        let is_new = is_time && self.subscribe(now).await;
+        self.look(now).await || is_new
     }
 
     /// Waits until this time. `true` if there was a notification.
