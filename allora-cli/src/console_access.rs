@@ -306,13 +306,18 @@ mod tests {
         assert_eq!(decide(&doors, "10.0.0.2", &["ben"]), Decision::Unknown);
         // What is read again counts at once, unless it is bad.
         let guard = Guard { hosts: Vec::new(), allows_actions: false, doors: Arc::new(doors) };
-        for (text, is_eve_known) in [("eve - read", true), ("eve - write", true), ("ben - read", false)] {
+        for (text, is_eve_known) in
+            [("eve - read", true), ("eve - write", true), ("ben - read", false)]
+        {
             fs::write(&path, text).unwrap();
             guard.reload();
             let eve = decide(&guard.doors, "10.0.0.1", &["eve"]);
             assert_eq!(matches!(eve, Decision::Reader(_)), is_eve_known, "{text}");
             let condition = guard.condition().unwrap_or_default();
-            assert_eq!(condition.contains("line 1: there is no scope \"write\""), text.ends_with("write"));
+            assert_eq!(
+                condition.contains("line 1: there is no scope \"write\""),
+                text.ends_with("write")
+            );
         }
     }
 }

@@ -161,8 +161,8 @@ async fn watch(events: Events, handle: Option<Handle>) {
     }
 }
 
-/// The store, as far as it is watched: by its notifications, if it has any, and by the newest entry of its record of
-/// changes. Not every change wakes nodes, as a pause; and not every change is noted, as those without an author.
+/// The store, as far as it is watched: by its notifications, or else by the newest entry of its record of changes,
+/// which lacks those without an author.
 struct Watched {
     schedules: Schedules,
     notifications: Option<BoxStream<'static, Notification>>,
@@ -176,23 +176,19 @@ struct Watched {
 impl Watched {
     fn new(schedules: Schedules) -> Self {
         let now = schedules.runtime().now();
-        Self {
-            schedules,
-            notifications: None,
-            subscribe_at: Some(now),
-            look_at: now,
-            newest: None,
-        }
+        Self { schedules, notifications: None, subscribe_at: Some(now), look_at: now, newest: None }
     }
 
-    /// Subscribes and looks, when it is time for that. `true` if something may have changed. A failure is no news:
+    /// Asks the store what it does not tell by itself. `true` if something may have changed. A failure is no news:
     /// pages that ask for themselves find it.
     async fn ask(&mut self) -> bool {
+        if self.notifications.is_some() {
+            return false;
+        }
         let now = self.schedules.runtime().now();
-        let is_time = self.notifications.is_none() && self.subscribe_at.is_some_and(|at| at <= now);
-        // What was read before a subscription may have changed without a notification.
-        let is_new = is_time && self.subscribe(now).await;
-        self.look(now).await || is_new
+        let is_time = self.subscribe_at.is_some_and(|at| at <= now);
+        // What was read before the subscription may have changed without a notification.
+        (is_time && self.subscribe(now).await) || self.look(now).await
     }
 
     /// Waits until this time. `true` if there was a notification.

@@ -95,7 +95,8 @@ impl Failure {
 
     /// As many pages wait for changes as may.
     pub(crate) fn too_many_streams() -> Self {
-        let text = "As many pages wait for changes as may. This one asks every 5 s whether there are any.";
+        let text =
+            "As many pages wait for changes as may. This one asks every 5 s whether there are any.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Too many open pages", text, "")
     }
 

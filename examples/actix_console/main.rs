@@ -107,7 +107,10 @@ mod tests {
                 let answer = ask(at, &format!("GET /ops/allora/{page}"), "").await;
                 assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(says), "{answer}");
                 assert!(answer.contains("content-security-policy: "), "{answer}");
-                assert!(!answer.contains("href=\"/") && !answer.contains("content-length"), "{answer}");
+                assert!(
+                    !answer.contains("href=\"/") && !answer.contains("content-length"),
+                    "{answer}"
+                );
             }
             let lost = ask(at, "GET /ops/allora/nowhere", "").await;
             assert!(lost.starts_with("HTTP/1.1 404 ") && lost.contains("No such page"), "{lost}");

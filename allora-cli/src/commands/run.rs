@@ -394,7 +394,8 @@ impl Run {
 
     fn daemon(&self, defaults: Defaults) -> Outcome<Daemon> {
         if let Some(option) = self.access.given().filter(|_| !self.console) {
-            let what = format!("{option} is an option of the console; add --console, or leave it away");
+            let what =
+                format!("{option} is an option of the console; add --console, or leave it away");
             return Err(Failure::wrong(what));
         }
         let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());

@@ -172,8 +172,14 @@ fn without_the_console_there_are_the_probes_alone() {
     daemon.stop_well();
     for (more, says) in [
         (&["--listen", "0.0.0.0:0", "--console"][..], "without access tokens"),
-        (&["--listen", "127.0.0.1:0", "--tokens", "tokens"], "--tokens is an option of the console"),
-        (&["--listen", "127.0.0.1:0", "--console", "--tokens", "none"], "--tokens none: No such file"),
+        (
+            &["--listen", "127.0.0.1:0", "--tokens", "tokens"],
+            "--tokens is an option of the console",
+        ),
+        (
+            &["--listen", "127.0.0.1:0", "--console", "--tokens", "none"],
+            "--tokens none: No such file",
+        ),
     ] {
         let args = [&["run", "jobs", "--url", "sqlite:store.db"], more].concat();
         let refused = site.allora(&args).refused(2);

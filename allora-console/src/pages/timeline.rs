@@ -464,7 +464,12 @@ mod tests {
     const DAYS: [(&str, &str, &str, i64); 4] = [
         ("2026-03-29T10:00:00Z", "2026-03-29T01:00:00Z", "forward 60 min, Europe/Rome", 23 * 60),
         ("2026-10-25T11:00:00Z", "2026-10-25T01:00:00Z", "back 60 min, Europe/Rome", 25 * 60),
-        ("2026-10-04T01:00:00Z", "2026-10-03T15:30:00Z", "forward 30 min, Australia/Lord_Howe", 1_410),
+        (
+            "2026-10-04T01:00:00Z",
+            "2026-10-03T15:30:00Z",
+            "forward 30 min, Australia/Lord_Howe",
+            1_410,
+        ),
         ("2026-04-05T01:00:00Z", "2026-04-04T15:00:00Z", "back 30 min, Australia/Lord_Howe", 1_470),
     ];
 

@@ -1,7 +1,9 @@
 //! Hostile names and texts.
 
 use crate::{Browser, RUNTIME, Served, console_of};
-use allora::{Memory, Run, Scheduler, Schedules, StoredSchedule, schedule::Calendar};
+use allora::{
+    Memory, Run, Scheduler, Schedules, StoredSchedule, backend::HistoryLimits, schedule::Calendar,
+};
 use allora_console::{Access, Console, Scope};
 
 fn hostile() -> Vec<String> {
@@ -83,7 +85,7 @@ fn hostile_names_of_nodes_labels_and_calendars_are_text() {
     const TAG: &str = "<img src=x onerror=document.title='gone'>";
     // Calendars and labels that are asked for are one word.
     const WORD: &str = "\"><script>document.title='gone'</script>";
-    let store = Memory::new();
+    let store = Memory::new().with_history(HistoryLimits::default());
     let _guard = RUNTIME.enter();
     let schedules = Schedules::new(store.clone()).unwrap();
     let scheduler = Scheduler::builder(store)
@@ -110,7 +112,7 @@ fn hostile_names_of_nodes_labels_and_calendars_are_text() {
     for (path, says) in [
         ("/nodes", TAG),
         ("/nodes", "{{ 7 * 7 }}"),
-        ("/", "elsewhere"),
+        ("/", "2 jobs in all"),
         ("/jobs", WORD),
         ("/runs?outcome=all", "Runs"),
         ("/audit", "Audit"),

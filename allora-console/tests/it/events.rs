@@ -2,8 +2,7 @@
 
 use super::{console, with_idle_store};
 use allora::{
-    Memory, Run, Runtime, Scheduler, Schedules, StoredSchedule,
-    async_trait,
+    Memory, Run, Runtime, Scheduler, Schedules, StoredSchedule, async_trait,
     runtime::{Sim, SimNode},
 };
 use allora_conformance::faults::{Hooks, Wrapped};
@@ -57,7 +56,10 @@ fn a_stream_pings_and_ends_after_a_minute_and_the_next_one_begins_with_a_hint() 
         let router = console(schedules);
         let (status, headers, mut events) = open(&router, None).await;
         let begun = runtime.now();
-        assert_eq!((status, &headers["content-type"]), (200, &"text/event-stream".parse().unwrap()));
+        assert_eq!(
+            (status, &headers["content-type"]),
+            (200, &"text/event-stream".parse().unwrap())
+        );
         assert_eq!(headers["cache-control"], "no-store");
         assert_eq!(headers["x-accel-buffering"], "no");
         assert!(headers.contains_key("content-security-policy"));
@@ -69,7 +71,10 @@ fn a_stream_pings_and_ends_after_a_minute_and_the_next_one_begins_with_a_hint() 
             assert_eq!(next(&mut events).await.as_deref(), Some(": ping\n\n"));
             assert_eq!(runtime.now() - begun, Duration::from_secs(15) * pings);
         }
-        assert_eq!((next(&mut events).await, runtime.now() - begun), (None, Duration::from_secs(60)));
+        assert_eq!(
+            (next(&mut events).await, runtime.now() - begun),
+            (None, Duration::from_secs(60))
+        );
         let (_, _, mut again) = open(&router, Some("1")).await;
         assert_eq!(next(&mut again).await, Some(BEGIN.replace("\n\n", "\n") + HINT));
     });
