@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 /// Mounts a router at a path, with and without a slash at its end. The router gets the whole path.
 pub(crate) fn mount(path: &str, router: Router) -> impl Fn(&mut ServiceConfig) {
-    let router = web::Data::new(Router::new().nest_service(path, router));
+    let router = web::Data::new(Router::<()>::new().nest_service(path, router));
     let pattern = format!("{path}{{rest:(/.*)?}}");
     move |service| {
         let resource = web::resource(&pattern).app_data(router.clone());
