@@ -14,13 +14,20 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use clap::Args;
-use std::{fs, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 use tokio::sync::Semaphore;
+use tracing::{error, info};
 
 /// Why there is no console on an address that other machines reach, and what to do.
-pub(crate) const NOT_LOCAL: &str = "other machines reach this address, and without access tokens the console is \
-     for browsers on this machine; serve it with `allora console --tokens FILE`, or listen on a loopback \
-     address, as 127.0.0.1, and use `ssh -L` from elsewhere";
+const NOT_LOCAL: &str = "other machines reach this address, and without access tokens the console is for browsers \
+     on this machine; add --tokens FILE, or listen on a loopback address, as 127.0.0.1, and use `ssh -L` from \
+     elsewhere";
 
 /// The number of pages that are made at a time. Probes are not among them.
 const AT_A_TIME: usize = 4;
@@ -29,10 +36,10 @@ const AT_A_TIME: usize = 4;
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Access to the console.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct AccessArgs {
     /// Asks for the tokens of this file, which `allora token` makes. Required for an address that other machines
-    /// reach, where a proxy must offer TLS: without it, tokens can be read on the way.
+    /// reach, where a proxy must offer TLS: without it, tokens can be read on the way. HUP reads the file again.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// Also answers requests under this name. Repeat it for several. The names of this machine alone, and the
@@ -65,8 +72,19 @@ impl AccessArgs {
         let own = server.address().ip();
         let own = (!own.is_unspecified()).then(|| own.to_string());
         let hosts = self.hosts.iter().cloned().chain(own).collect();
-        let doors = self.doors(server, listen)?;
+        let doors = Arc::new(self.doors(server, listen)?);
         Ok(Guard { hosts, allows_actions: self.allow_actions, doors })
+    }
+
+    /// The option that was given, if one was: without a console, it means nothing.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let all = [
+            (self.tokens.is_some(), "--tokens"),
+            (!self.hosts.is_empty(), "--host"),
+            (self.allow_actions, "--allow-actions"),
+            (self.show_data, "--show-data"),
+        ];
+        all.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
     }
 
     fn doors(&self, server: &Server, listen: &str) -> Outcome<Doors> {
@@ -83,16 +101,8 @@ impl AccessArgs {
             }
             return Ok(Doors::Open(reader));
         };
-        let wrong = |why: String| Failure::wrong(format!("--tokens {}: {why}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let tokens = Tokens::read(&text).map_err(wrong)?;
-        if tokens.is_empty() {
-            return Err(wrong(
-                "it has no line, so nobody could read; add one with `allora token`".into(),
-            ));
-        }
         Ok(Doors::Tokens {
-            tokens,
+            file: TokenFile::read(path.clone()).map_err(Failure::wrong)?,
             header: self.trust_user_header.clone(),
             proxies: self.trust_proxy.iter().map(IpAddr::to_canonical).collect(),
         })
@@ -110,37 +120,102 @@ impl AccessArgs {
 }
 
 /// Access to the console, ready to decide.
+#[derive(Debug)]
 pub(crate) struct Guard {
     hosts: Vec<String>,
     allows_actions: bool,
-    doors: Doors,
+    doors: Arc<Doors>,
 }
 
 impl Guard {
     /// The console for those who may use it.
-    pub(crate) fn guard(self, console: Console) -> Router {
-        let console = console.hosts(self.hosts);
+    pub(crate) fn guard(&self, console: Console) -> Router {
+        let console = console.hosts(self.hosts.clone());
         let console = if self.allows_actions { console.allow_actions() } else { console };
-        limited(console.access(move |parts| self.doors.decide(parts)))
+        let (doors, turns) = (self.doors.clone(), Arc::new(Semaphore::new(AT_A_TIME)));
+        let console = console.access(move |parts| doors.decide(parts)).into_router();
+        console.layer(middleware::from_fn_with_state(turns, some_at_a_time))
+    }
+
+    /// Reads the file of tokens again. If it is bad, those that were read before stay in force.
+    pub(crate) fn reload(&self) {
+        if let Doors::Tokens { file, .. } = &*self.doors {
+            file.reload();
+        }
+    }
+
+    /// The fault of the file of tokens, as a condition of the daemon.
+    pub(crate) fn condition(&self) -> Option<String> {
+        match &*self.doors {
+            Doors::Tokens { file, .. } => file.locked().bad.clone(),
+            Doors::Open(_) => None,
+        }
     }
 }
 
-/// The console for this reader: any program of this machine that names the machine as such.
-pub(crate) fn local(console: Console, access: Access) -> Router {
-    limited(console.hosts([""; 0]).access(move |_| Some(access.clone())))
+/// A file of tokens, and what of it is in force.
+#[derive(Debug)]
+struct TokenFile {
+    path: PathBuf,
+    state: Mutex<InForce>,
 }
 
-fn limited(console: Console) -> Router {
-    let turns = Arc::new(Semaphore::new(AT_A_TIME));
-    console.into_router().layer(middleware::from_fn_with_state(turns, some_at_a_time))
+#[derive(Debug)]
+struct InForce {
+    tokens: Arc<Tokens>,
+    /// The fault of the present file, if the tokens are of one before.
+    bad: Option<String>,
+}
+
+impl TokenFile {
+    /// # Errors
+    /// A sentence with the option and the path.
+    fn read(path: PathBuf) -> Result<Self, String> {
+        let state = InForce { tokens: Arc::new(tokens(&path)?), bad: None };
+        Ok(Self { path, state: Mutex::new(state) })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, InForce> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reload(&self) {
+        let read = tokens(&self.path);
+        let mut state = self.locked();
+        match read {
+            Ok(tokens) => {
+                info!(target: "allora", path = %self.path.display(), "tokens loaded");
+                *state = InForce { tokens: Arc::new(tokens), bad: None };
+            }
+            Err(why) => {
+                let what = format!("{why}; the tokens that were read before stay in force");
+                error!(target: "allora", "{what}");
+                state.bad = Some(what);
+            }
+        }
+    }
+}
+
+fn tokens(path: &Path) -> Result<Tokens, String> {
+    let wrong = |why: String| format!("--tokens {}: {why}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let tokens = Tokens::read(&text).map_err(wrong)?;
+    match tokens.is_empty() {
+        true => {
+            let none = "it has no line, so nobody could read; add one with `allora token`";
+            Err(wrong(none.into()))
+        }
+        false => Ok(tokens),
+    }
 }
 
 /// The ways in.
+#[derive(Debug)]
 enum Doors {
     /// Everybody on this machine is this reader.
     Open(Access),
     Tokens {
-        tokens: Tokens,
+        file: TokenFile,
         /// The header in which a proxy names the reader.
         header: Option<HeaderName>,
         proxies: Vec<IpAddr>,
@@ -149,10 +224,11 @@ enum Doors {
 
 impl Doors {
     fn decide(&self, parts: &Parts) -> Decision {
-        let (tokens, header, proxies) = match self {
+        let (file, header, proxies) = match self {
             Self::Open(reader) => return Decision::Reader(reader.clone()),
-            Self::Tokens { tokens, header, proxies } => (tokens, header, proxies),
+            Self::Tokens { file, header, proxies } => (file, header, proxies),
         };
+        let tokens = file.locked().tokens.clone();
         let now = clock::now();
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.to_canonical());
         let is_proxy = peer.is_some_and(|peer| proxies.contains(&peer));
@@ -169,6 +245,15 @@ impl Doors {
             }
         }
         tokens.decide(&parts.headers, now)
+    }
+}
+
+#[cfg(test)]
+impl Guard {
+    /// Everybody may read.
+    pub(crate) fn of_test() -> Self {
+        let doors = Arc::new(Doors::Open(Access::reader("")));
+        Self { hosts: Vec::new(), allows_actions: false, doors }
     }
 }
 
@@ -202,8 +287,12 @@ mod tests {
 
     #[test]
     fn a_header_names_the_reader_only_if_the_proxy_sends_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        fs::write(&path, "ben - admin").unwrap();
+        let file = TokenFile::read(path.clone()).unwrap();
         let doors = Doors::Tokens {
-            tokens: Tokens::read("ben - admin").unwrap(),
+            file,
             header: Some(HeaderName::from_static("x-user")),
             proxies: vec!["10.0.0.1".parse().unwrap()],
         };
@@ -215,5 +304,20 @@ mod tests {
         assert_eq!(decide(&doors, "10.0.0.1", &["ben", "eve"]), Decision::Refused);
         assert_eq!(decide(&doors, "10.0.0.1", &[]), Decision::Unknown);
         assert_eq!(decide(&doors, "10.0.0.2", &["ben"]), Decision::Unknown);
+        // What is read again counts at once, unless it is bad.
+        let guard = Guard { hosts: Vec::new(), allows_actions: false, doors: Arc::new(doors) };
+        for (text, is_eve_known) in
+            [("eve - read", true), ("eve - write", true), ("ben - read", false)]
+        {
+            fs::write(&path, text).unwrap();
+            guard.reload();
+            let eve = decide(&guard.doors, "10.0.0.1", &["eve"]);
+            assert_eq!(matches!(eve, Decision::Reader(_)), is_eve_known, "{text}");
+            let condition = guard.condition().unwrap_or_default();
+            assert_eq!(
+                condition.contains("line 1: there is no scope \"write\""),
+                text.ends_with("write")
+            );
+        }
     }
 }

@@ -1,9 +1,10 @@
-// Live: every few seconds the page asks for itself again, and exchanges the parts that have changed.
+// Live: the page asks for itself again and exchanges the parts that have changed, when the server says so and every
+// few seconds.
 'use strict';
 (() => {
   const every = 5000;
   const state = document.getElementById('live');
-  let timer = 0, held = false, busy = false, since = null;
+  let timer = 0, held = false, busy = false, again = false, since = null, hints = null;
   const say = (text) => {
     if (state.textContent === text) return;
     state.textContent = text;
@@ -20,7 +21,9 @@
     say('stale since ' + since.toTimeString().slice(0, 8) + ': ' + why);
   };
   function refresh() {
+    clearTimeout(timer);
     timer = 0;
+    again = busy;
     if (busy || held || document.hidden) return;
     busy = true;
     const ask = new XMLHttpRequest();
@@ -36,12 +39,18 @@
       say('live');
     };
     ask.onerror = ask.ontimeout = () => stale('no answer');
-    ask.onloadend = () => { busy = false; later(); };
+    ask.onloadend = () => { busy = false; if (again) refresh(); else later(); };
     ask.open('GET', location.href);
     ask.send();
   }
-  function later() { if (!timer && !held && !document.hidden) timer = setTimeout(refresh, every); }
-  document.addEventListener('visibilitychange', () => { if (!document.hidden) { clearTimeout(timer); refresh(); } });
+  function later() {
+    const isOn = !held && !document.hidden;
+    if (!timer && isOn && !busy) timer = setTimeout(refresh, every);
+    // A browser has few connections to a server: a page that nobody looks at keeps none. The server may refuse.
+    if (hints && (!isOn || hints.readyState === 2)) { hints.close(); hints = null; }
+    if (!hints && isOn) { hints = new EventSource('events'); hints.onmessage = refresh; }
+  }
+  document.addEventListener('visibilitychange', () => { refresh(); later(); });
   // What is typed here must not look stale, and its address may be that of a form that came back.
   if (document.querySelector('[data-still]')) held = true;
   const pages = { n: 0, j: 1, r: 2, o: 3, a: 4, t: 5 };

@@ -1,7 +1,7 @@
 //! The console: its settings, and the router that they make.
 
 use crate::{
-    access::Decision, actions, assets, failure::Failure, headers, origin::Hosts, pages,
+    access::Decision, actions, assets, events, failure::Failure, headers, origin::Hosts, pages,
     shared::Shared,
 };
 use allora_core::{Handle, Schedules};
@@ -95,6 +95,7 @@ impl Console {
             .route("/undo", get(actions::ask_undo).post(actions::undo))
             .route("/edit", get(actions::ask_edit).post(actions::edit))
             .route("/act", get(actions::ask_first).post(actions::act))
+            .route("/events", get(events::stream))
             .method_not_allowed_fallback(async || Failure::no_method())
             .fallback(async || Failure::no_page())
             .layer(middleware::from_fn_with_state(shared.clone(), headers::readers_only))

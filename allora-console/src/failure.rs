@@ -98,6 +98,13 @@ impl Failure {
         Self::new(StatusCode::FORBIDDEN, "This console is closed", text, remedy)
     }
 
+    /// As many pages wait for changes as may.
+    pub(crate) fn too_many_streams() -> Self {
+        let text =
+            "As many pages wait for changes as may. This one asks every 5 s whether there are any.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Too many open pages", text, "")
+    }
+
     pub(crate) fn no_page() -> Self {
         let text = "The console has no page at this address.";
         Self::new(StatusCode::NOT_FOUND, "No such page", text, "")

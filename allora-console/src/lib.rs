@@ -11,6 +11,7 @@ mod ask;
 mod assets;
 mod console;
 mod context;
+mod events;
 mod failure;
 mod headers;
 mod kept;

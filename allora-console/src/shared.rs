@@ -2,6 +2,7 @@
 
 use crate::{
     access::{Access, Decision},
+    events::Events,
     kept::Kept,
     origin::Hosts,
     pages::now,
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     schedules: Schedules,
     /// The facts of the page *Now*.
     pub(crate) now: Kept<now::Facts>,
+    pub(crate) events: Events,
     pub(crate) handle: Option<Handle>,
     /// `None`: nobody may read.
     pub(crate) access: Option<Decide>,
@@ -35,6 +37,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(schedules: Schedules) -> Self {
         Self {
+            events: Events::new(schedules.clone()),
             schedules,
             now: Kept::default(),
             handle: None,

@@ -2,7 +2,7 @@
 
 use crate::{
     console_access::AccessArgs,
-    daemon::{Log, LogFormat},
+    daemon::{Log, LogFormat, Order, Signals},
     failure::Outcome,
     server::Server,
     session::{self, Session},
@@ -10,16 +10,22 @@ use crate::{
 };
 use allora_core::runtime::Tokio;
 use clap::Args;
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    pin::pin,
+};
 use tracing::Level;
 
 /// Serves pages that show what runs, what does not, and why.
 ///
 /// Without --tokens, any program on this machine can read them, and no other. Nothing can be changed from them
-/// without --allow-actions. With --listen and --console, `allora run` serves the same pages, for this machine
-/// and to read.
+/// without --allow-actions. With --listen and --console, `allora run` serves the same pages.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+SIGNALS
+  HUP, USR1         reads the file of --tokens again; a bad one changes nothing, and the log says why
+  TERM, INT, QUIT   ends it
+
 EXAMPLES
   allora token ann --scope data,run >> tokens
   allora console --tokens tokens --listen 0.0.0.0:9118 --host cron.example --allow-actions")]
@@ -38,16 +44,29 @@ impl Console {
         let server = Server::bind(&self.listen)?;
         let access = self.access.checked(&server, &self.listen)?;
         // The actions with their actors, and the causes of pages that could not be made.
-        Log::open(None)?.begin(Some(Level::INFO), LogFormat::Text);
+        let log = Log::open(None)?;
+        log.begin(Some(Level::INFO), LogFormat::Text);
         session::with(&self.place, async |session: Session| {
             let router = access.guard(allora_console::Console::new(session.schedules));
+            let mut signals = Signals::listen()?;
             let mut out = io::stdout().lock();
             let (address, store, how) =
                 (server.address(), self.place.shown()?, self.access.shown());
             writeln!(out, "http://{address}/ shows {store}, {how}; Ctrl-C ends it")?;
             out.flush()?;
             drop(out);
-            server.serve(router, Tokio::current()?).await
+            let mut served = pin!(server.serve(router, Tokio::current()?));
+            loop {
+                let order = tokio::select! {
+                    ended = &mut served => return ended,
+                    order = signals.next() => order,
+                };
+                match order {
+                    Order::Reload => access.reload(),
+                    Order::Reopen => log.reopen(),
+                    Order::Stop => return Ok(()),
+                }
+            }
         })
     }
 }

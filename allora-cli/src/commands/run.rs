@@ -2,6 +2,7 @@
 
 use crate::{
     clock,
+    console_access::AccessArgs,
     crontab_files::{self, Defaults, Diagnostic, EnvFile, Form, LEASE, Source, find},
     daemon::{Daemon, Log, LogFormat, init_process, user},
     failure::{Failure, Outcome},
@@ -129,9 +130,11 @@ pub(crate) struct Run {
     /// not at all].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Also serves the pages of `allora console` there. The address must be a loopback one.
+    /// Also serves the pages of `allora console` there. Without --tokens, the address must be a loopback one.
     #[arg(long, requires = "listen")]
     console: bool,
+    #[command(flatten)]
+    access: AccessArgs,
     /// The folder with a file for each secret that stored schedules name [default: the variables
     /// ALLORA_SECRET_NAME].
     #[arg(long, value_name = "FOLDER", requires = "stored")]
@@ -203,9 +206,10 @@ STORED SCHEDULES
   ALLORA_SECRET_NAME of the daemon.
 
 SIGNALS
-  HUP, USR1         reads the crontabs again; active runs continue (changed files are noticed within
-                    5 s without it). A bad new version changes nothing; log, `allora status` and
-                    `allora doctor` say why, and a start with bad lines runs the good ones
+  HUP, USR1         reads the crontabs and --tokens again; active runs continue (changed crontabs are
+                    noticed within 5 s without it). A bad new version changes nothing; log,
+                    `allora status` and `allora doctor` say why, and a start with bad lines runs the
+                    good ones
   USR2              reopens the log file
   TERM, INT, QUIT   claims nothing more, lets commands end within --grace; the second one ends them
                     at once
@@ -389,6 +393,11 @@ impl Run {
     }
 
     fn daemon(&self, defaults: Defaults) -> Outcome<Daemon> {
+        if let Some(option) = self.access.given().filter(|_| !self.console) {
+            let what =
+                format!("{option} is an option of the console; add --console, or leave it away");
+            return Err(Failure::wrong(what));
+        }
         let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let environment = env::vars().filter(|(name, _)| self.keep_environment && passes(name));
         Ok(Daemon {
@@ -410,7 +419,7 @@ impl Run {
             log_output: self.output == Output::Log,
             secrets: self.secrets.clone(),
             listen: self.listen.clone(),
-            console: self.console,
+            console: self.console.then(|| self.access.clone()),
             on_failure: self.on_failure.clone(),
             // It is started in the folder of the line's user.
             sendmail: absolute(&self.sendmail)

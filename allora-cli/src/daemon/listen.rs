@@ -1,16 +1,16 @@
-//! `--listen`: probes and metrics over HTTP, and the console for browsers on this machine.
+//! `--listen`: probes and metrics over HTTP, and the console.
 //!
-//! No request changes anything. Everybody who reaches the address can read the probes and the metrics.
-//! The console needs `--console` and a loopback address.
+//! Everybody who reaches the address can read the probes and the metrics. The console needs `--console`, and tokens
+//! unless the address is a loopback one.
 
 use super::metrics::Metrics;
 use crate::{
-    console_access::{self, NOT_LOCAL},
-    failure::{Failure, Outcome},
+    console_access::{AccessArgs, Guard},
+    failure::Outcome,
     server::Server,
     store::Store,
 };
-use allora_console::{Access, Console};
+use allora_console::Console;
 use allora_core::{
     ActiveCondition, Condition, Handle, Schedules,
     runtime::{Runtime, Tokio},
@@ -29,11 +29,11 @@ use tracing::{error, info};
 /// The contents of the pages.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// Set when the store was reached, as is the console.
+    /// Set when the store was reached, as are the pages of the console.
     scheduler: OnceLock<Handle>,
-    console: OnceLock<Router>,
-    /// The console is among the pages.
-    pub(crate) has_console: bool,
+    console_pages: OnceLock<Router>,
+    /// Access to the console, if there is one.
+    pub(crate) console: Option<Guard>,
     pub(crate) metrics: Metrics,
 }
 
@@ -43,16 +43,23 @@ impl Pages {
     /// # Errors
     /// The settings of the client are invalid.
     pub(crate) fn open(&self, store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome {
-        if self.has_console {
-            let console = console(store, handle, runtime)?;
-            self.console.get_or_init(|| console);
+        if let Some(guard) = &self.console {
+            let console = console(guard, store, handle, runtime)?;
+            self.console_pages.get_or_init(|| console);
         }
         self.scheduler.get_or_init(|| handle.clone());
         Ok(())
     }
+
+    /// Reads the file of tokens again, if there is one.
+    pub(crate) fn reload(&self) {
+        if let Some(guard) = &self.console {
+            guard.reload();
+        }
+    }
 }
 
-fn console(store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome<Router> {
+fn console(guard: &Guard, store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome<Router> {
     if store.queries().is_none() {
         return Ok(Router::new().fallback(async || {
             let why = "this store has no list of jobs and no history, so it has no console\n";
@@ -60,32 +67,34 @@ fn console(store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome<Router> {
         }));
     }
     let schedules = Schedules::on(store.clone(), runtime.clone())?;
-    let console = Console::new(schedules).handle(handle.clone());
-    Ok(console_access::local(console, Access::reader("")))
+    Ok(guard.guard(Console::new(schedules).handle(handle.clone())))
 }
 
 /// Serves the pages until the process ends.
 ///
 /// # Errors
-/// The address cannot be listened on, or other machines reach it and the console is to be there.
-pub(crate) fn listen(address: &str, pages: Arc<Pages>, runtime: &Tokio) -> Outcome {
-    let has_console = pages.has_console;
+/// The address cannot be listened on; other machines reach it, and the console has no tokens; their file is bad.
+pub(crate) fn listen(
+    address: &str,
+    console: Option<&AccessArgs>,
+    runtime: &Tokio,
+) -> Outcome<Arc<Pages>> {
     let server = Server::bind(address)?;
     let local = server.address().to_string();
-    if has_console && !server.is_local() {
-        return Err(Failure::wrong(format!("--console with --listen {address}: {NOT_LOCAL}")));
-    }
+    let guard = console.map(|access| access.checked(&server, address)).transpose()?;
     info!(target: "allora", address = local, "listening for /healthz, /readyz and /metrics");
-    if has_console {
-        info!(target: "allora", "the console is at http://{local}/, for browsers on this machine");
+    if let Some(access) = console {
+        info!(target: "allora", "the console is at http://{local}/, {}", access.shown());
     }
-    let (router, of_server) = (router(pages), runtime.clone());
+    let pages = Pages { console: guard, metrics: Metrics::install()?, ..Pages::default() };
+    let pages = Arc::new(pages);
+    let (router, of_server) = (router(pages.clone()), runtime.clone());
     runtime.spawn(Box::pin(async move {
         if let Err(failure) = server.serve(router, of_server).await {
             error!(target: "allora", "{}", failure.what().unwrap_or_default());
         }
     }));
-    Ok(())
+    Ok(pages)
 }
 
 fn router(pages: Arc<Pages>) -> Router {
@@ -94,11 +103,11 @@ fn router(pages: Arc<Pages>) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
-    let router = match pages.has_console {
+    let router = match pages.console.is_some() {
         true => probes.fallback(ask_console),
         false => probes.fallback(async || {
-            let why = "here are /healthz, /readyz and /metrics alone; `allora run --console` adds the \
-                       console for browsers on this machine\n";
+            let why = "here are /healthz, /readyz and /metrics alone; `allora run --console` adds the console: for \
+                       browsers on this machine, or with --tokens for those who have one\n";
             text(StatusCode::FORBIDDEN, why)
         }),
     };
@@ -132,7 +141,7 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
 }
 
 async fn ask_console(State(pages): State<Arc<Pages>>, request: Request) -> Response {
-    match pages.console.get() {
+    match pages.console_pages.get() {
         Some(console) => console.clone().oneshot(request).await.into_response(),
         None => waiting(),
     }
@@ -150,7 +159,8 @@ mod tests {
 
     /// The status, and the body.
     fn ask(has_console: bool, method: &str, path: &str) -> (u16, String) {
-        let router = router(Arc::new(Pages { has_console, ..Pages::default() }));
+        let console = has_console.then(Guard::of_test);
+        let router = router(Arc::new(Pages { console, ..Pages::default() }));
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         let answer = router.oneshot(request).now_or_never().expect("nothing waits").unwrap();
         let status = answer.status().as_u16();

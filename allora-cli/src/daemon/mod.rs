@@ -24,8 +24,8 @@ pub(crate) use log::Log;
 pub(crate) use log_format::LogFormat;
 pub(crate) use process::foreground;
 
-use self::metrics::Metrics;
 use crate::{
+    console_access::{AccessArgs, Guard},
     crontab_files::{Defaults, Form},
     failure::{Failure, Outcome, chain},
     output::{complain, counted},
@@ -73,8 +73,8 @@ pub(crate) struct Daemon {
     pub(crate) log_output: bool,
     /// The address of the pages for probes and metrics.
     pub(crate) listen: Option<String>,
-    /// That address also serves the console.
-    pub(crate) console: bool,
+    /// The console that this address also serves.
+    pub(crate) console: Option<AccessArgs>,
     /// The folder of secrets.
     pub(crate) secrets: Option<PathBuf>,
     /// The command or URL for failures of jobs that name none.
@@ -132,9 +132,10 @@ impl Daemon {
 
     /// Tells health, metrics and the other daemons how this one is configured, and what is wrong with
     /// its crontabs.
-    fn report(&self, handle: &Handle, files: &Files, jobs: &Jobs) {
+    fn report(&self, handle: &Handle, files: &Files, jobs: &Jobs, pages: &Pages) {
         let mut report = ProgramReport::default();
         report.conditions = files.conditions();
+        report.conditions.extend(pages.console.as_ref().and_then(Guard::condition));
         report.kept_prefixes = files.bad_prefixes();
         let (names, prefixes) = jobs.elsewhere();
         report.kept_jobs = names;
@@ -168,15 +169,10 @@ impl Daemon {
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
-        let mut pages = Pages::default();
-        pages.has_console = self.console;
-        if self.listen.is_some() {
-            pages.metrics = Metrics::install()?;
-        }
-        let pages = Arc::new(pages);
-        if let Some(address) = &self.listen {
-            listen::listen(address, pages.clone(), &runtime)?;
-        }
+        let pages = match &self.listen {
+            Some(address) => listen::listen(address, self.console.as_ref(), &runtime)?,
+            None => Arc::default(),
+        };
         let reached = connect_with_retry::connect_with_retry(
             open,
             self.store_wait,
@@ -228,10 +224,11 @@ impl Daemon {
         jobs.apply(files.lines())?;
         // That may have taken long.
         reload(&mut files, &mut jobs, false);
+        pages.reload();
         if boot::is_first_start(&self.crontabs) {
             jobs.start_up(&files.lines())?;
         }
-        self.report(&handle, &files, &jobs);
+        self.report(&handle, &files, &jobs, &pages);
         info!(target: "allora", node = handle.node(), jobs = jobs.len(), store = self.store, "started");
         let mut running = pin!(scheduler.run());
         let mut stopping = false;
@@ -267,9 +264,10 @@ impl Daemon {
             if !stopping {
                 if all {
                     notify(&notify::reloading());
+                    pages.reload();
                 }
                 reload(&mut files, &mut jobs, all);
-                self.report(&handle, &files, &jobs);
+                self.report(&handle, &files, &jobs, &pages);
                 if all {
                     notify("READY=1");
                 }
@@ -358,19 +356,21 @@ fn end(stopped: Stopped) -> Outcome {
 
 /// The request that a signal makes.
 #[derive(Clone, Copy, Debug)]
-enum Order {
+pub(crate) enum Order {
     Reload,
     Reopen,
     Stop,
 }
 
-/// The signals that a daemon obeys.
-struct Signals {
+/// The signals that a daemon, and a console, obey.
+pub(crate) struct Signals {
     listeners: Vec<(Signal, Order)>,
 }
 
 impl Signals {
-    fn listen() -> Outcome<Self> {
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn listen() -> Outcome<Self> {
         let obeyed = [
             (SignalKind::hangup(), Order::Reload),
             (SignalKind::user_defined1(), Order::Reload),
@@ -387,7 +387,7 @@ impl Signals {
     }
 
     /// The next order.
-    async fn next(&mut self) -> Order {
+    pub(crate) async fn next(&mut self) -> Order {
         std::future::poll_fn(|cx| {
             for (signal, order) in &mut self.listeners {
                 if signal.poll_recv(cx).is_ready() {

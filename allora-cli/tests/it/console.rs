@@ -8,7 +8,7 @@ use std::{
     fs::File,
     io::{Read, Write},
     net::TcpStream,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 const URL: [&str; 2] = ["--url", "sqlite:store.db"];
@@ -35,6 +35,11 @@ impl Console {
 
     fn get(&self, path: &str) -> String {
         self.ask(&format!("GET {path} HTTP/1.1"), "")
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
     /// The answer to a request with these further lines of its head, and its body.
@@ -89,19 +94,11 @@ fn an_address_that_other_machines_reach_is_refused_before_the_store_is_opened() 
     );
 }
 
-/// The line that `allora token` makes, and the token.
-fn token(site: &Site, args: &[&str]) -> (String, String) {
-    let made = command(&[&["token"], args].concat()).current_dir(site.path("")).output().unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (text(made.stdout), text(made.stderr).trim().to_owned())
-}
-
 #[test]
 fn with_tokens_it_listens_anywhere_and_shows_each_reader_what_it_may_see() {
     let site = site();
-    let (ann, ann_token) = token(&site, &["ann", "--scope", "data,run"]);
-    let (ben, ben_token) = token(&site, &["ben", "--prefix", "beta/"]);
+    let (ann, ann_token) = site.token(&["ann", "--scope", "data,run"]);
+    let (ben, ben_token) = site.token(&["ben", "--prefix", "beta/"]);
     assert!(!ann.contains(&ann_token) && !ben.contains(&ben_token));
     std::fs::write(site.path("tokens"), ann + &ben).unwrap();
     let console = Console::of(&site, &["--tokens", "tokens", "--allow-actions"]);
@@ -121,6 +118,14 @@ fn with_tokens_it_listens_anywhere_and_shows_each_reader_what_it_may_see() {
     assert!(done.starts_with("HTTP/1.1 303 ") && done.contains("done=trigger"), "{done}");
     let forged = form.replace("Authorization: Bearer ", "Sec-Fetch-Site: cross-site\r\nX: ");
     assert!(console.ask("POST /act HTTP/1.1", &forged).starts_with("HTTP/1.1 403 "));
+    // Read again, the file has other tokens.
+    let (eve, eve_token) = site.token(&["eve"]);
+    std::fs::write(site.path("tokens"), eve).unwrap();
+    console.signal("-HUP");
+    patiently("eve may read", || console.ask(job, &of(&eve_token)).starts_with("HTTP/1.1 200 "));
+    assert!(console.ask(job, &of(&ann_token)).starts_with("HTTP/1.1 401 "));
+    console.signal("-TERM");
+    patiently("it has ended", || TcpStream::connect(&console.address).is_err());
 }
 
 #[test]

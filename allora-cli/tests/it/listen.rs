@@ -170,9 +170,53 @@ fn without_the_console_there_are_the_probes_alone() {
     assert!(refused.starts_with("HTTP/1.1 403 ") && refused.contains("--console"), "{refused}");
     assert!(!daemon.log().contains("the console is at"));
     daemon.stop_well();
-    let more = ["--listen", "0.0.0.0:0", "--console", "--url", "sqlite:store.db"];
-    let refused = site.allora(&[&["run", "jobs"], &more[..]].concat()).refused(2);
-    assert!(refused.contains("without access tokens"), "{refused}");
+    for (more, says) in [
+        (&["--listen", "0.0.0.0:0", "--console"][..], "without access tokens"),
+        (
+            &["--listen", "127.0.0.1:0", "--tokens", "tokens"],
+            "--tokens is an option of the console",
+        ),
+        (
+            &["--listen", "127.0.0.1:0", "--console", "--tokens", "none"],
+            "--tokens none: No such file",
+        ),
+    ] {
+        let args = [&["run", "jobs", "--url", "sqlite:store.db"], more].concat();
+        let refused = site.allora(&args).refused(2);
+        assert!(refused.contains(says), "{refused}");
+    }
+}
+
+#[test]
+fn with_tokens_the_console_is_for_those_who_have_one_and_the_probes_are_for_all() {
+    let site = Site::new("@daily true\n");
+    let (ann, ann_token) = site.token(&["ann"]);
+    let (ben, ben_token) = site.token(&["ben", "--scope", "run"]);
+    site.write("tokens", &ann);
+    let path = site.path("tokens").to_str().unwrap().to_owned();
+    let options = ["--listen", "0.0.0.0:0", "--console", "--tokens", &path, "--allow-actions"];
+    let site = site.with(&options);
+    let daemon = site.start();
+    daemon.says("with actions, for those with a token");
+    let address = address(&daemon.log()).unwrap().replace("0.0.0.0", "127.0.0.1");
+    let ask = |token: &str| {
+        let token = format!("Authorization: Bearer {token}\r\nConnection: close\r\n");
+        send(&address, format!("GET /jobs HTTP/1.1\r\nHost: {address}\r\n{token}\r\n").as_bytes())
+    };
+    patiently("the line is in the store", || ask(&ann_token).contains("jobs:true"));
+    assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(ask("").starts_with("HTTP/1.1 401 ") && ask(&ben_token).starts_with("HTTP/1.1 401 "));
+    // A bad file changes nothing, and is a condition.
+    site.write("tokens", "ann hunter2 read");
+    daemon.signal("-HUP");
+    daemon.says("the tokens that were read before stay in force");
+    assert!(ask(&ann_token).starts_with("HTTP/1.1 200 ") && !daemon.log().contains("hunter2"));
+    patiently("health has it", || get(&address, "/readyz").contains("line 1: "));
+    site.write("tokens", &ben);
+    daemon.signal("-HUP");
+    daemon.says("tokens loaded");
+    assert!(ask(&ann_token).starts_with("HTTP/1.1 401 ") && ask(&ben_token).contains("jobs:true"));
+    daemon.stop_well();
 }
 
 #[test]

@@ -78,6 +78,14 @@ impl Site {
         fs::rename(self.path(".new"), self.path(name)).unwrap();
     }
 
+    /// The line that `allora token` makes, and the token.
+    pub(crate) fn token(&self, args: &[&str]) -> (String, String) {
+        let made = command(&[&["token"], args].concat()).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (text(made.stdout), text(made.stderr).trim().to_owned())
+    }
+
     /// The contents of a file; empty if there is none.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()

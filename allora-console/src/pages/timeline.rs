@@ -459,6 +459,40 @@ mod tests {
         assert!(timeline.hours.iter().all(|hour| hour.text.ends_with(":00")));
     }
 
+    /// The days on which clocks change, each with a time of it, the beginning of the new time, its text, and the
+    /// minutes that the day has.
+    const DAYS: [(&str, &str, &str, i64); 4] = [
+        ("2026-03-29T10:00:00Z", "2026-03-29T01:00:00Z", "forward 60 min, Europe/Rome", 23 * 60),
+        ("2026-10-25T11:00:00Z", "2026-10-25T01:00:00Z", "back 60 min, Europe/Rome", 25 * 60),
+        (
+            "2026-10-04T01:00:00Z",
+            "2026-10-03T15:30:00Z",
+            "forward 30 min, Australia/Lord_Howe",
+            1_410,
+        ),
+        ("2026-04-05T01:00:00Z", "2026-04-04T15:00:00Z", "back 30 min, Australia/Lord_Howe", 1_470),
+    ];
+
+    #[test]
+    fn a_day_on_which_the_clocks_change_is_as_wide_as_it_is_long() {
+        for (now, begins, text, minutes) in DAYS {
+            let (_, zone) = text.rsplit_once(' ').unwrap();
+            let zone = crate::times::Zone::named(zone).unwrap();
+            let context = Context { now: at(now), zone, ..Context::of_test() };
+            let timeline = timeline(&[], true, &Overview::default(), &[], &context);
+            let [change] = &timeline.changes[..] else { panic!("{text}: {timeline:?}") };
+            assert_eq!(change.text, format!("clocks {text}"));
+            assert_eq!(change.x, x(at(begins), at(now)), "{text}");
+            let midnights = timeline.hours.iter().filter(|hour| hour.text == "00:00");
+            let [begin, end] = midnights.map(|hour| hour.x).collect::<Vec<_>>()[..] else {
+                panic!("{text}: {timeline:?}")
+            };
+            let width = minutes * (WIDTH - LEFT) / (2 * 24 * 60);
+            assert!((end - begin - width).abs() <= 1, "{text}: {} for {width}", end - begin);
+            assert!((begin..end).contains(&change.x), "{text}");
+        }
+    }
+
     #[test]
     fn failures_are_on_top_of_the_starts_of_their_quarter() {
         let entries = [

@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "a browser is waited for by the clock")]
 
 mod browser;
+mod clocks;
 mod edit;
 mod forms;
 mod live;

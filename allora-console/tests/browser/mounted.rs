@@ -42,6 +42,8 @@ fn check(router: Router, start: &str) {
     assert!(seen.iter().all(|one| one.starts_with(&below)), "{seen:?}");
     browser.open(&served.page("/ops/allora/jobs"));
     browser.wait_for("return document.getElementById('live').textContent === 'live'");
+    let events = served.page("/ops/allora/events");
+    assert!(browser.requests().contains(&events), "the stream of hints");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

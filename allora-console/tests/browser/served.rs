@@ -3,16 +3,16 @@
 use allora::{Memory, Schedules, StoredSchedule, backend::HistoryLimits};
 use allora_console::{Access, Console, Scope};
 use axum::Router;
-use std::{net::SocketAddr, sync::LazyLock};
-use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot, task::JoinHandle};
+use std::{net::SocketAddr, sync::LazyLock, time::Duration};
+use tokio::{net::TcpListener, runtime::Runtime};
 
-/// The runtime of stores, consoles and servers.
+/// The runtime of stores and consoles.
 pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-/// A server, stopped when it is dropped.
+/// A server, stopped when it is dropped, with the connections that a browser keeps open.
 pub(crate) struct Served {
     address: SocketAddr,
-    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    runtime: Option<Runtime>,
 }
 
 impl Served {
@@ -21,13 +21,11 @@ impl Served {
     }
 
     pub(crate) fn at(address: SocketAddr, router: Router) -> Self {
-        let listener = RUNTIME.block_on(TcpListener::bind(address)).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let listener = runtime.block_on(TcpListener::bind(address)).unwrap();
         let address = listener.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let serve =
-            axum::serve(listener, router).with_graceful_shutdown(async { _ = stopped.await });
-        let task = RUNTIME.spawn(async { serve.await.unwrap() });
-        Self { address, running: Some((stop, task)) }
+        runtime.spawn(async { axum::serve(listener, router).await.unwrap() });
+        Self { address, runtime: Some(runtime) }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -42,10 +40,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let (stop, task) = self.running.take().unwrap();
-        drop(stop);
-        // Until the listener is closed, and the connections that a browser keeps open.
-        let _ = RUNTIME.block_on(task);
+        self.runtime.take().unwrap().shutdown_timeout(Duration::from_secs(10));
     }
 }
 

@@ -8,7 +8,7 @@ use axum::{Router, body::Body, http::Request};
 fn without_a_closure_every_page_is_closed_and_the_style_sheet_is_not() {
     with_store(&[], async |schedules| {
         let router = Console::new(schedules).into_router();
-        for path in ["/", "/jobs", "/job?name=a", "/nowhere"] {
+        for path in ["/", "/jobs", "/job?name=a", "/events", "/nowhere"] {
             let answer = get(&router, path).await;
             assert_eq!(answer.status, 403, "{path}");
             assert!(answer.body.contains("Console::access"), "{}", answer.body);

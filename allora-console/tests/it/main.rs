@@ -4,6 +4,7 @@
 
 mod actions;
 mod edit;
+mod events;
 mod guards;
 mod limits;
 mod pages;

@@ -15,7 +15,7 @@ const CHUNK: usize = 500;
 const MOST_READ: usize = 10_000;
 
 /// The changes to show. Default: all.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeFilter<'a> {
     /// Only those of this job, also if it was deleted. Default: of all jobs.
@@ -132,12 +132,15 @@ impl Schedules {
     ) -> Result<ChangePage> {
         let mut page = ChangePage { changes: Vec::new(), next: before.cloned() };
         let mut read = 0;
+        // Without a filter, one more than is asked for says whether there is a next page.
+        let is_unfiltered = ChangeFilter { name: None, ..filter } == ChangeFilter::default();
+        let chunk = if is_unfiltered { CHUNK.min(limit.saturating_add(1)) } else { CHUNK };
         while page.changes.len() < limit && read < MOST_READ {
-            let query = HistoryQuery { name: filter.name, ..HistoryQuery::new(CHUNK) };
+            let query = HistoryQuery { name: filter.name, ..HistoryQuery::new(chunk) };
             let query = HistoryQuery { before: page.next.as_ref(), ..query };
             let found = self.within("changes", self.queries()?.changes(query)).await?;
             read += found.len();
-            let is_last = found.len() < CHUNK;
+            let is_last = found.len() < chunk;
             for change in found {
                 if page.changes.len() == limit {
                     return Ok(page);

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     backend::{
         Action, Author, Backend, Edit, History, HistoryEntry, HistoryLimits, HistoryQuery,
-        JobState, Operation, Queries, Reply, TimeSource, no_reply,
+        JobState, Notification, Operation, Queries, Reply, TimeSource, no_reply,
     },
     error::{Error, ErrorKind, Result},
     monotonic::{self, later},
@@ -19,6 +19,7 @@ use crate::{
     runtime::{Runtime, detect},
     time::{Time, whole_millis},
 };
+use futures::stream::BoxStream;
 use std::{
     fmt,
     sync::{
@@ -366,6 +367,24 @@ impl Schedules {
             Some(now) => Ok(now),
             None => self.store_now().await,
         }
+    }
+
+    /// The store's notifications from now on: a job was added, changed, deleted or triggered, by any
+    /// process. Some may be lost, so read what matters now and then as well. When the stream ends, ask
+    /// for another one.
+    ///
+    /// # Errors
+    /// `Unsupported` if the store has none, as SQLite and MySQL; `Invalid` if something before the
+    /// database swallows them; `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn notifications(&self) -> Result<BoxStream<'static, Notification>> {
+        let notifier = self.requests.backend.notifier().ok_or_else(|| {
+            let none = format!("{:?} has no notifications; read it again", self.requests.backend);
+            Error::new(ErrorKind::Unsupported, none).op("watch")
+        })?;
+        self.within("watch", notifier.subscribe()).await
     }
 
     /// The runtime on which this client waits.

@@ -1,0 +1,1 @@
+//! Empty: without a library cargo takes no package that has only an example.
