@@ -47,7 +47,7 @@ impl<S: RecordStore> Backend for S {
         let now = RecordStore::now(self, time).await?;
         let pruned = RecordStore::prune(self, now).await;
         if let Some(history) = self.history_store() {
-            history::prune(history, now).await?;
+            history::prune(self, history, time, now).await?;
         }
         pruned
     }

@@ -3,10 +3,13 @@
 //! A job is trimmed after it has appended a tenth of its limit on this node, and all jobs whose entries
 //! are too old once in each thirtieth of the age. So claims and completions do not prune, and what
 //! pruning costs follows what was written. A job may exceed its limit by a tenth for each node that
-//! runs it.
+//! runs it. Before its entries are removed, they are counted by the [hour](super::hours).
 
+use super::{RecordStore, hours};
 use crate::{
-    backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim},
+    backend::{
+        HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, TimeSource,
+    },
     error::{ErrorKind, Result},
     time::{Time, saturating_add},
 };
@@ -14,10 +17,11 @@ use async_trait::async_trait;
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// The number of old entries that one request reads.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 
 /// The most jobs whose entries are counted. When there are more, all are counted from zero again, and
 /// their histories may grow until the age removes entries.
@@ -28,6 +32,9 @@ const SLACK: u64 = 10;
 
 /// The passes over what is too old, in each period of that age.
 const PASSES: u32 = 30;
+
+/// The interval at which the counts of old days are removed.
+const FORGET: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The history of a [`RecordStore`](super::RecordStore): its pages, and the removal of old entries.
 ///
@@ -80,6 +87,8 @@ struct Pass {
     below: Option<HistoryCursor>,
     /// The time of the next pass.
     next: Option<Time>,
+    /// The time at which the counts of old days are removed next.
+    forget_at: Option<Time>,
 }
 
 impl HistoryPruning {
@@ -105,8 +114,7 @@ impl HistoryPruning {
     /// Notes an entry of each of these jobs that was written. The engine does so after a commit; a
     /// store does so for what it writes by another way.
     pub fn appended<'a>(&self, jobs: impl IntoIterator<Item = &'a str>) {
-        let least = self.limits.per_job.min(self.limits.failures_per_job);
-        let slack = (least.unwrap_or_default() / SLACK).max(1);
+        let slack = self.slack();
         let mut jobs = jobs.into_iter().peekable();
         if jobs.peek().is_none() {
             return;
@@ -128,6 +136,12 @@ impl HistoryPruning {
                 of_jobs.insert(name.to_owned(), entries);
             }
         }
+    }
+
+    /// The number of entries of a job after which it is trimmed.
+    pub(super) fn slack(&self) -> u64 {
+        let least = self.limits.per_job.min(self.limits.failures_per_job);
+        (least.unwrap_or_default() / SLACK).max(1)
     }
 
     /// The jobs that may be beyond their limits.
@@ -188,15 +202,24 @@ pub(super) async fn page(
 
 /// Removes what is beyond the limits, job by job. If a call is dropped, the next one goes on where it was.
 /// The store may reject the removal for one job; the other jobs' entries are removed all the same.
-pub(super) async fn prune(history: &dyn HistoryStore, now: Time) -> Result {
+pub(super) async fn prune<S: RecordStore>(
+    store: &S,
+    history: &dyn HistoryStore,
+    time: TimeSource,
+    now: Time,
+) -> Result {
     let pruning = history.pruning();
     if !locked(&pruning.appended).any {
         return Ok(());
     }
     let kept = pruning.limits.at(now);
+    let trim = async |name: &str| {
+        hours::count(store, history, name, time).await?;
+        history.trim_history(name, kept).await
+    };
     let mut rejected = Ok(());
     for name in pruning.due() {
-        match history.trim_history(&name, kept).await {
+        match trim(&name).await {
             Ok(()) => pruning.trimmed(&name),
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Err(error) => rejected = Err(error),
@@ -207,12 +230,16 @@ pub(super) async fn prune(history: &dyn HistoryStore, now: Time) -> Result {
         let is_old = |entry: &&HistoryEntry| entry.fence < kept.of(entry.outcome.is_failure()).from;
         let names: BTreeSet<&str> = page.iter().filter(is_old).map(|entry| &*entry.name).collect();
         for name in names {
-            match history.trim_history(name, kept).await {
+            match trim(name).await {
                 Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
                 trimmed => rejected = rejected.and(trimmed),
             }
         }
         locked(&pruning.pass).below = page.last().map(HistoryEntry::cursor);
+    }
+    if locked(&pruning.pass).forget_at.is_none_or(|at| at <= now) {
+        hours::forget(store, time, now).await?;
+        locked(&pruning.pass).forget_at = Some(saturating_add(now, FORGET));
     }
     rejected
 }
