@@ -145,7 +145,8 @@ mod tests {
         for second in 0..86_400 {
             let mut entry = entry(20_000 * DAY + second * 1_000_000, Outcome::Succeeded);
             let by = |ms| entry.due_at.and_then(|at| from_millis(at.timestamp_millis() + ms));
-            (entry.started_at, entry.ended_at) = (by(second % 50), by(50 + second * second % 1_000));
+            (entry.started_at, entry.ended_at) =
+                (by(second % 50), by(50 + second * second % 1_000));
             day.count(&entry);
         }
         let len = day.to_text().len();

@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn hours_add_up() {
-        let (mut one, other) = (counted(&[run(Outcome::Succeeded)]), counted(&[run(Outcome::Lost)]));
+        let (mut one, other) =
+            (counted(&[run(Outcome::Succeeded)]), counted(&[run(Outcome::Lost)]));
         one.merge(&other);
         assert_eq!(one, counted(&[run(Outcome::Lost), run(Outcome::Succeeded)]));
     }

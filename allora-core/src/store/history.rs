@@ -21,7 +21,7 @@ use std::{
 };
 
 /// The number of old entries that one request reads.
-pub(super) const PAGE: usize = 500;
+const PAGE: usize = 500;
 
 /// The most jobs whose entries are counted. When there are more, all are counted from zero again, and
 /// their histories may grow until the age removes entries.
@@ -213,13 +213,9 @@ pub(super) async fn prune<S: RecordStore>(
         return Ok(());
     }
     let kept = pruning.limits.at(now);
-    let trim = async |name: &str| {
-        hours::count(store, history, name, time).await?;
-        history.trim_history(name, kept).await
-    };
     let mut rejected = Ok(());
     for name in pruning.due() {
-        match trim(&name).await {
+        match trim(store, history, &name, kept, (time, now)).await {
             Ok(()) => pruning.trimmed(&name),
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Err(error) => rejected = Err(error),
@@ -230,7 +226,7 @@ pub(super) async fn prune<S: RecordStore>(
         let is_old = |entry: &&HistoryEntry| entry.fence < kept.of(entry.outcome.is_failure()).from;
         let names: BTreeSet<&str> = page.iter().filter(is_old).map(|entry| &*entry.name).collect();
         for name in names {
-            match trim(name).await {
+            match trim(store, history, name, kept, (time, now)).await {
                 Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
                 trimmed => rejected = rejected.and(trimmed),
             }
@@ -242,4 +238,16 @@ pub(super) async fn prune<S: RecordStore>(
         locked(&pruning.pass).forget_at = Some(saturating_add(now, FORGET));
     }
     rejected
+}
+
+/// Counts the entries of a job, and removes those that are not kept.
+async fn trim<S: RecordStore>(
+    store: &S,
+    history: &dyn HistoryStore,
+    name: &str,
+    kept: HistoryTrim,
+    (time, now): (TimeSource, Time),
+) -> Result {
+    hours::count(store, history, name, (time, now)).await?;
+    history.trim_history(name, kept).await
 }

@@ -25,13 +25,19 @@ use crate::{
     record::{Record, next_fence},
     time::Time,
 };
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::RangeInclusive,
+};
 
 /// The number of counts of one job that other nodes may be ahead of.
 const ATTEMPTS: usize = 8;
 
-/// The number of records of one request to remove them.
-const PAGE: usize = 100;
+/// The most entries that one request reads.
+const PAGE: usize = 500;
+
+/// The number of records that one request removes.
+const FORGOTTEN: usize = 100;
 
 /// The client that is named to the store.
 const CLIENT: &str = "client";
@@ -41,11 +47,11 @@ pub(super) async fn count<S: RecordStore>(
     store: &S,
     history: &dyn HistoryStore,
     name: &str,
-    time: TimeSource,
+    (time, now): (TimeSource, Time),
 ) -> Result {
     for _ in 0..ATTEMPTS {
-        let (mut counting, leases) = Counting::begin(store, name, time).await?;
-        counting.read(history, &leases).await?;
+        let mut counting = Counting::begin(store, name, time, now).await?;
+        counting.read(history).await?;
         if counting.commit(store).await? {
             return Ok(());
         }
@@ -59,7 +65,7 @@ pub(super) async fn forget<S: RecordStore>(store: &S, time: TimeSource, now: Tim
     let end = hours_of_day(now - KEPT);
     let mut after: Option<String> = None;
     loop {
-        let page = store.scan(HOURS, after.as_deref(), PAGE).await?;
+        let page = store.scan(HOURS, after.as_deref(), FORGOTTEN).await?;
         let read = page.len();
         let old: Vec<_> = page.into_iter().take_while(|(name, _)| *name < end).collect();
         let is_last = old.len() < read || read == 0;
@@ -85,6 +91,8 @@ struct Counting<'a, V> {
     min_fence: i64,
     /// Entries up to this fence are counted: all of them are written, or have leases.
     bound: i64,
+    /// The fences of the active runs.
+    leases: HashSet<i64>,
     days: BTreeMap<i64, Loading<V>>,
 }
 
@@ -97,74 +105,72 @@ struct Loading<V> {
 }
 
 impl<'a, V: Send + Sync> Counting<'a, V> {
-    /// Reads the job and its last days; all of its days, if today has no record yet. Returns the fences
-    /// of the active runs, too.
+    /// Reads the job and its last days; all of its days, if today has no record yet.
     async fn begin<S: RecordStore<Version = V>>(
         store: &S,
         name: &'a str,
         time: TimeSource,
-    ) -> Result<(Self, HashSet<i64>)> {
-        let load = Load { fresh: true, ..Load::new(CLIENT, time, &[name]) };
-        let mut snapshot = store.load(load).await?;
-        let loaded = snapshot.records.pop().transpose()?;
-        let job = loaded.as_ref().and_then(Loaded::stored);
-        // Whatever comes later draws a higher fence than the record has, or the clock shows.
-        let bound = job.map_or(snapshot.now.timestamp_micros() - 1, |job| job.fence);
-        let leases = job.into_iter().flat_map(|job| &job.leases).map(|lease| lease.fence);
-        let (now, min_fence) = (snapshot.now, snapshot.min_fence);
+        now: Time,
+    ) -> Result<Self> {
+        let (leases, days) = (HashSet::new(), BTreeMap::new());
+        let mut counting = Self { name, time, now, min_fence: 0, bound: 0, leases, days };
         let today = day_of(now.timestamp_micros());
-        // A clock may have been ahead.
-        let bound = bound.min(last_fence(today + 1));
-        let leases = leases.collect();
-        let mut counting = Self { name, time, now, min_fence, bound, days: BTreeMap::new() };
-        counting.load(store, today - 1..=today + 1).await?;
+        let job = counting.load(store, today - 1..=today + 1).await?;
+        let job = job.as_ref().and_then(Loaded::stored);
+        // Whatever comes later draws a higher fence than the record has, or the clock shows.
+        let bound = job.map_or(counting.now.timestamp_micros() - 1, |job| job.fence);
+        // The clock may have been ahead.
+        counting.bound = bound.min(last_fence(today + 1));
+        let leases = job.into_iter().flat_map(|job| &job.leases);
+        counting.leases = leases.map(|lease| lease.fence).collect();
         if counting.days.get(&today).is_none_or(|day| day.before.is_none()) {
             let first = day_of((now - KEPT).timestamp_micros());
             counting.load(store, first..=today - 2).await?;
         }
-        Ok((counting, leases))
+        Ok(counting)
     }
 
-    /// Reads the records of these days. One that is damaged, or of a later build, stays as it is.
+    /// Reads the records of these days, and returns that of the job. One of a day that is damaged, or
+    /// of a later build, stays as it is.
     async fn load<S: RecordStore<Version = V>>(
         &mut self,
         store: &S,
-        days: std::ops::RangeInclusive<i64>,
-    ) -> Result {
+        days: RangeInclusive<i64>,
+    ) -> Result<Option<Loaded<V>>> {
         let records: Vec<(i64, String)> =
             days.map(|day| (day, hours_record(start_of_day(day), self.name))).collect();
-        let names: Vec<&str> = records.iter().map(|(_, record)| &**record).collect();
+        let names = std::iter::once(self.name).chain(records.iter().map(|(_, name)| &**name));
+        let names: Vec<&str> = names.collect();
         let load = Load { fresh: true, ..Load::new(CLIENT, self.time, &names) };
         let snapshot = store.load(load).await?;
-        self.min_fence = self.min_fence.max(snapshot.min_fence);
-        for ((day, record), loaded) in records.into_iter().zip(snapshot.records) {
+        (self.now, self.min_fence) = (snapshot.now, self.min_fence.max(snapshot.min_fence));
+        let mut all = snapshot.records.into_iter();
+        let job = all.next().transpose()?;
+        for ((day, record), loaded) in records.into_iter().zip(all) {
             let loaded = loaded?;
-            let stored = loaded.record.as_ref().map(|record| record.as_ref());
-            let before = match stored.map(|record| record.filter(|record| record.is_live())) {
-                Err(_) => continue,
-                Ok(None) => None,
-                Ok(Some(record)) => match Day::parse(&record.data) {
+            let before = match &loaded.record {
+                Ok(Some(record)) if record.is_live() => match Day::parse(&record.data) {
                     None => continue,
                     before => before,
                 },
+                Ok(_) => None,
+                Err(_) => continue,
             };
             let counted = before.clone().unwrap_or_default();
             self.days.insert(day, Loading { record, loaded, before, day: counted });
         }
-        Ok(())
+        Ok(job)
     }
 
     /// Counts what is above the marks, and the open runs that have ended.
-    async fn read(&mut self, history: &dyn HistoryStore, leases: &HashSet<i64>) -> Result {
+    async fn read(&mut self, history: &dyn HistoryStore) -> Result {
         let first = self.days.keys().next().map_or(i64::MAX, |day| last_fence(day - 1));
-        let mark = self.days.values().filter_map(|day| Some(day.before.as_ref()?.mark)).max();
-        let lowest = mark.map_or(first, |mark| mark.max(first));
-        let mut seen = HashSet::new();
-        let mut below = self.place(self.bound);
-        let page = usize::try_from(history.pruning().slack()).unwrap_or(usize::MAX);
-        let page = page.saturating_add(1).min(super::history::PAGE);
+        let marks = self.days.values().filter_map(|day| Some(day.before.as_ref()?.mark));
+        let lowest = marks.max().map_or(first, |mark| mark.max(first));
+        let slack = usize::try_from(history.pruning().slack()).unwrap_or(PAGE);
+        let (mut seen, mut below) = (HashSet::new(), place(self.bound));
         'pages: loop {
-            let entries = self.entries(history, &below, page).await?;
+            let entries = self.entries(history, &below, slack.saturating_add(1).min(PAGE)).await?;
             let Some(last) = entries.last() else { break };
             below = last.cursor();
             for entry in &entries {
@@ -175,31 +181,34 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
                 self.count(entry);
             }
         }
-        let opened: Vec<(i64, i64)> = self.days.iter().flat_map(|(number, day)| {
-            day.day.open.iter().filter(|fence| !leases.contains(fence)).map(|fence| (*number, *fence))
-        }).collect();
-        for (number, fence) in opened {
-            let found = self.entries(history, &self.place(fence), 1).await?;
+        let all = self.days.values().flat_map(|day| &day.day.open);
+        let ended: Vec<i64> = all.filter(|fence| !self.leases.contains(fence)).copied().collect();
+        for fence in ended {
+            let found = self.entries(history, &place(fence), 1).await?;
             // Without an entry, it was removed.
             found.iter().filter(|entry| entry.fence == fence).for_each(|entry| self.count(entry));
-            self.days.get_mut(&number).map(|day| day.day.open.remove(&fence));
+            if let Some(day) = self.day(fence) {
+                day.open.remove(&fence);
+            }
         }
-        let open = |fence: &&i64| **fence > lowest && !seen.contains(fence);
-        for fence in leases.iter().filter(open) {
-            self.days.get_mut(&day_of(*fence)).map(|day| day.day.open.insert(*fence));
+        let is_open = |fence: &i64| *fence > lowest && !seen.contains(fence);
+        for fence in std::mem::take(&mut self.leases).into_iter().filter(is_open) {
+            if let Some(day) = self.day(fence) {
+                day.open.insert(fence);
+            }
         }
         Ok(())
     }
 
     fn count(&mut self, entry: &HistoryEntry) {
-        if let Some(day) = self.days.get_mut(&day_of(entry.fence)) {
-            day.day.count(entry);
+        if let Some(day) = self.day(entry.fence) {
+            day.count(entry);
         }
     }
 
-    /// The place of a page that begins with this fence.
-    fn place(&self, fence: i64) -> HistoryCursor {
-        HistoryCursor { fence: fence.saturating_add(1), name: String::new() }
+    /// The day of a fence, unless it is too old or cannot be read.
+    fn day(&mut self, fence: i64) -> Option<&mut Day> {
+        self.days.get_mut(&day_of(fence)).map(|day| &mut day.day)
     }
 
     async fn entries(
@@ -208,8 +217,7 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
         below: &HistoryCursor,
         limit: usize,
     ) -> Result<Vec<HistoryEntry>> {
-        let query = HistoryQuery::new(limit).name(self.name).before(below);
-        history.history_entries(query).await
+        history.history_entries(HistoryQuery::new(limit).name(self.name).before(below)).await
     }
 
     /// Writes the days that have changed, the earliest first: entries up to the mark of a later day are
@@ -242,4 +250,9 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
         }
         Ok(true)
     }
+}
+
+/// The place of a page that begins with this fence.
+fn place(fence: i64) -> HistoryCursor {
+    HistoryCursor { fence: fence.saturating_add(1), name: String::new() }
 }

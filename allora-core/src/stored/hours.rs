@@ -9,7 +9,7 @@ use crate::{
     time::Time,
 };
 use chrono::DateTime;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 /// The number of entries of one request.
 const PAGE: usize = 500;
@@ -55,7 +55,8 @@ impl Schedules {
         if from >= until {
             return Ok(Vec::new());
         }
-        let mut days = self.counted_days(name, day_of(micros(from))..=day_of(micros(now)) + 1).await?;
+        let mut days =
+            self.counted_days(name, day_of(micros(from))..=day_of(micros(now)) + 1).await?;
         let mark = days.values().map(|day| day.mark).max().unwrap_or_default();
         let uncounted = self.entries_between(name, micros(from).max(mark + 1), i64::MAX).await?;
         let mut late = Vec::new();
@@ -73,7 +74,7 @@ impl Schedules {
     async fn counted_days(
         &self,
         name: &str,
-        days: std::ops::RangeInclusive<i64>,
+        days: RangeInclusive<i64>,
     ) -> Result<BTreeMap<i64, Day>> {
         let records: Vec<(i64, String)> =
             days.map(|day| (day, hours_record(start_of_day(day), name))).collect();
