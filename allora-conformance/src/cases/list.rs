@@ -281,6 +281,7 @@ macro_rules! __cases {
                 a_lost_run_that_succeeds_is_a_failure_no_more: [History, Expiry];
                 entries_older_than_the_age_are_removed: [History];
                 pruning_leaves_an_active_run_and_its_end_is_an_entry: [History];
+                entries_are_counted_by_the_hour_before_they_are_removed: [Queries, History];
             }
             durability {
                 acknowledged_writes_outlive_every_process: [Durability];

@@ -167,10 +167,13 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
         let first = self.days.keys().next().map_or(i64::MAX, |day| last_fence(day - 1));
         let marks = self.days.values().filter_map(|day| Some(day.before.as_ref()?.mark));
         let lowest = marks.max().map_or(first, |mark| mark.max(first));
-        let slack = usize::try_from(history.pruning().slack()).unwrap_or(PAGE);
+        // One page, if no other node runs the job.
+        let mut limit = usize::try_from(history.pruning().slack()).map_or(PAGE, |slack| slack + 1);
         let (mut seen, mut below) = (HashSet::new(), place(self.bound));
         'pages: loop {
-            let entries = self.entries(history, &below, slack.saturating_add(1).min(PAGE)).await?;
+            limit = limit.min(PAGE);
+            let entries = self.entries(history, &below, limit).await?;
+            limit *= 2;
             let Some(last) = entries.last() else { break };
             below = last.cursor();
             for entry in &entries {
