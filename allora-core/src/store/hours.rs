@@ -185,7 +185,7 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
             }
         }
         let all = self.days.values().flat_map(|day| &day.day.open);
-        let ended: Vec<i64> = all.filter(|fence| !self.leases.contains(fence)).copied().collect();
+        let ended: Vec<i64> = all.filter(|fence| !self.leases.contains(*fence)).copied().collect();
         for fence in ended {
             let found = self.entries(history, &place(fence), 1).await?;
             // Without an entry, it was removed.
