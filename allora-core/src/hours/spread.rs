@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn parts_add_up_to_the_whole_in_any_order() {
-        let part = |from| (0..400).map(move |i| (i * i * from) % 90_001);
+        let part = |from: u64| (0..400).map(move |i| (i * i * from) % 90_001);
         let whole = spread((1..9).flat_map(part));
         let mut merged = Spread::default();
         (1..9).rev().for_each(|from| merged.merge(&spread(part(from))));

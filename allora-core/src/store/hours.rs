@@ -18,7 +18,9 @@ use super::{
     batch::{Commit, Draft, Load, Loaded, Outcome},
 };
 use crate::{
-    backend::{Action, Batch, HistoryCursor, HistoryEntry, HistoryQuery, Operation, TimeSource},
+    backend::{
+        Action, Backend, Batch, HistoryCursor, HistoryEntry, HistoryQuery, Operation, TimeSource,
+    },
     error::{Error, ErrorKind, Result},
     hours::{Day, KEPT, day_of, last_fence, start_of_day},
     name::{HOURS, hours_of_day, hours_record},

@@ -370,7 +370,8 @@ fn what_a_later_build_has_counted_stays_as_it_is() {
     let register = Action::Register { definition: "", version: 0, first: None };
     let generation = apply(&store, (record, 0), register).state().unwrap().generation;
     let later = b"2 something else";
-    let edit = Edit { data: Some(later), ..Edit::of(generation) };
+    let mut edit = Edit::of(generation);
+    edit.data = Some(later);
     apply(&store, (record, 0), Action::Modify(edit));
     run(&store, 0..100);
     prune(&store, 100);
