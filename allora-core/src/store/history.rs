@@ -7,9 +7,7 @@
 
 use super::{RecordStore, hours};
 use crate::{
-    backend::{
-        HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, TimeSource,
-    },
+    backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, TimeSource},
     error::{ErrorKind, Result},
     time::{Time, saturating_add},
 };
