@@ -14,7 +14,7 @@ const VERSION: &str = "1";
 const HOUR: i64 = 3_600_000_000;
 const DAY: i64 = 24 * HOUR;
 
-/// What is counted of the history of one job on one day, in UTC. An entry belongs to the day and the
+/// The counts of one job's history on one day, in UTC. An entry belongs to the day and the
 /// hour of its fence, which is drawn from microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Day {

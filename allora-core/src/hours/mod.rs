@@ -43,9 +43,9 @@ pub struct Hour {
     pub lost: u64,
     /// At-least-once runs whose leases ended.
     pub expired: u64,
-    /// How long after they could be claimed the attempts were started.
+    /// The time from the moment at which an attempt could be claimed to its start.
     pub lateness: Spread,
-    /// How long the runs took that ended by themselves: that succeeded or failed, with every attempt.
+    /// The duration of the runs that ended by themselves: that succeeded or failed, with every attempt.
     pub duration: Spread,
 }
 

@@ -9,7 +9,7 @@ const BITS: u32 = 3;
 /// The bucket of the longest duration.
 const LAST: u16 = bucket_of(u64::MAX);
 
-/// How long something took, many times: durations counted in buckets of about equal relative widths.
+/// Many durations, counted in buckets of about equal relative widths: how long something takes.
 ///
 /// A percentile is off by at most a sixteenth of itself (6.25 %), and exact up to 15 ms. What was counted
 /// apart can be [merged](Self::merge) without a further error.

@@ -8,7 +8,7 @@
 use super::{
     RecordStore,
     batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot},
-    history,
+    prune,
 };
 use crate::{
     backend::{
@@ -47,7 +47,7 @@ impl<S: RecordStore> Backend for S {
         let now = RecordStore::now(self, time).await?;
         let pruned = RecordStore::prune(self, now).await;
         if let Some(history) = self.history_store() {
-            history::prune(self, history, time, now).await?;
+            prune::prune(self, history, time, now).await?;
         }
         pruned
     }

@@ -1,14 +1,13 @@
-//! The history of a store, and its pruning: once for every store.
+//! The history of a store, and the progress of its pruning: once for every store.
 //!
 //! A job is trimmed after it has appended a tenth of its limit on this node, and all jobs whose entries
 //! are too old once in each thirtieth of the age. So claims and completions do not prune, and what
 //! pruning costs follows what was written. A job may exceed its limit by a tenth for each node that
-//! runs it. Before its entries are removed, they are counted by the [hour](super::hours).
+//! runs it.
 
-use super::{RecordStore, hours};
 use crate::{
-    backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, TimeSource},
-    error::{ErrorKind, Result},
+    backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim},
+    error::Result,
     time::{Time, saturating_add},
 };
 use async_trait::async_trait;
@@ -18,8 +17,8 @@ use std::{
     time::Duration,
 };
 
-/// The number of old entries that one request reads.
-const PAGE: usize = 500;
+/// The number of entries that one request reads.
+pub(super) const PAGE: usize = 500;
 
 /// The most jobs whose entries are counted. When there are more, all are counted from zero again, and
 /// their histories may grow until the age removes entries.
@@ -143,18 +142,18 @@ impl HistoryPruning {
     }
 
     /// The jobs that may be beyond their limits.
-    fn due(&self) -> BTreeSet<String> {
+    pub(super) fn due(&self) -> BTreeSet<String> {
         locked(&self.appended).due.clone()
     }
 
-    fn trimmed(&self, name: &str) {
+    pub(super) fn trimmed(&self, name: &str) {
         let mut appended = locked(&self.appended);
         appended.due.remove(name);
         appended.of_jobs.remove(name);
     }
 
     /// The place at which the pass over old entries begins or goes on; `None` if it is not due.
-    fn place(&self, kept: &HistoryTrim, now: Time) -> Option<HistoryCursor> {
+    pub(super) fn place(&self, kept: &HistoryTrim, now: Time) -> Option<HistoryCursor> {
         let mut pass = locked(&self.pass);
         if pass.below.is_none() && pass.next.is_none_or(|next| next <= now) {
             let fence = kept.rest.from.max(kept.failures.from);
@@ -163,6 +162,26 @@ impl HistoryPruning {
             pass.next = Some(saturating_add(now, least / PASSES));
         }
         pass.below.clone()
+    }
+
+    /// The pass has looked at all entries down to this one; `None`: at all of them.
+    pub(super) fn passed(&self, last: Option<HistoryCursor>) {
+        locked(&self.pass).below = last;
+    }
+
+    /// `true` if this process has written entries. One that has not leaves the pruning to others.
+    pub(super) fn has_appended(&self) -> bool {
+        locked(&self.appended).any
+    }
+
+    /// `true` if the counts of old days are to be removed.
+    pub(super) fn forgets(&self, now: Time) -> bool {
+        locked(&self.pass).forget_at.is_none_or(|at| at <= now)
+    }
+
+    /// They were removed.
+    pub(super) fn forgot(&self, now: Time) {
+        locked(&self.pass).forget_at = Some(saturating_add(now, FORGET));
     }
 }
 
@@ -196,56 +215,4 @@ pub(super) async fn page(
     }
     found.truncate(query.limit);
     Ok(found)
-}
-
-/// Removes what is beyond the limits, job by job. If a call is dropped, the next one goes on where it was.
-/// The store may reject the removal for one job; the other jobs' entries are removed all the same.
-pub(super) async fn prune<S: RecordStore>(
-    store: &S,
-    history: &dyn HistoryStore,
-    time: TimeSource,
-    now: Time,
-) -> Result {
-    let pruning = history.pruning();
-    if !locked(&pruning.appended).any {
-        return Ok(());
-    }
-    let kept = pruning.limits.at(now);
-    let mut rejected = Ok(());
-    for name in pruning.due() {
-        match trim(store, history, &name, kept, (time, now)).await {
-            Ok(()) => pruning.trimmed(&name),
-            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            Err(error) => rejected = Err(error),
-        }
-    }
-    while let Some(below) = pruning.place(&kept, now) {
-        let page = history.history_entries(HistoryQuery::new(PAGE).before(&below)).await?;
-        let is_old = |entry: &&HistoryEntry| entry.fence < kept.of(entry.outcome.is_failure()).from;
-        let names: BTreeSet<&str> = page.iter().filter(is_old).map(|entry| &*entry.name).collect();
-        for name in names {
-            match trim(store, history, name, kept, (time, now)).await {
-                Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-                trimmed => rejected = rejected.and(trimmed),
-            }
-        }
-        locked(&pruning.pass).below = page.last().map(HistoryEntry::cursor);
-    }
-    if locked(&pruning.pass).forget_at.is_none_or(|at| at <= now) {
-        hours::forget(store, time, now).await?;
-        locked(&pruning.pass).forget_at = Some(saturating_add(now, FORGET));
-    }
-    rejected
-}
-
-/// Counts the entries of a job, and removes those that are not kept.
-async fn trim<S: RecordStore>(
-    store: &S,
-    history: &dyn HistoryStore,
-    name: &str,
-    kept: HistoryTrim,
-    (time, now): (TimeSource, Time),
-) -> Result {
-    hours::count(store, history, name, (time, now)).await?;
-    history.trim_history(name, kept).await
 }

@@ -14,8 +14,9 @@
 //! entries than the history keeps. Readers count what is above the mark, or open, by themselves.
 
 use super::{
-    HistoryStore, RecordStore,
+    RecordStore,
     batch::{Commit, Draft, Load, Loaded, Outcome},
+    history::{HistoryStore, PAGE},
 };
 use crate::{
     backend::{
@@ -34,9 +35,6 @@ use std::{
 
 /// The number of counts of one job that other nodes may be ahead of.
 const ATTEMPTS: usize = 8;
-
-/// The most entries that one request reads.
-const PAGE: usize = 500;
 
 /// The number of records that one request removes.
 const FORGOTTEN: usize = 100;

@@ -12,6 +12,7 @@ mod engine;
 mod flags;
 mod history;
 mod hours;
+mod prune;
 mod queries;
 
 pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};

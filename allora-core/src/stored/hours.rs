@@ -1,4 +1,4 @@
-//! What happened in each hour of a job: the counts of the store, and with them what is not counted yet.
+//! The hours of a job: the counts of the store, and with them what is not counted yet.
 
 use super::Schedules;
 use crate::{
@@ -15,8 +15,8 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 const PAGE: usize = 500;
 
 impl Schedules {
-    /// What happened in each hour of a job that begins in this range, the earliest first: starts,
-    /// outcomes, lateness and duration. Hours in which nothing happened are left out, and so are active
+    /// The hours of a job that begin in this range, the earliest first: starts, outcomes, lateness and
+    /// duration of each. Hours in which nothing happened are left out, and so are active
     /// runs. The hour of `from` is included.
     ///
     /// The hours of the last 30 days are kept, those of a deleted job too. They are whole however few
@@ -70,7 +70,7 @@ impl Schedules {
         Ok(hours.filter(|hour| from <= hour.from && hour.from < until).collect())
     }
 
-    /// What is counted of these days, and the marks of the later ones.
+    /// The counts of these days.
     async fn counted_days(
         &self,
         name: &str,
