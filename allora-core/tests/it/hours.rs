@@ -26,8 +26,8 @@ use std::{
     future::Future,
     pin::pin,
     sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
     },
     task::{Context, Waker},
     time::Duration,
@@ -123,7 +123,8 @@ fn two_nodes_that_prune_one_job_count_each_entry_once() {
 /// A store that yields at every request, and that something can happen to.
 struct Shaky {
     store: Memory,
-    /// Called once, before counts are written.
+    /// Called once, before entries are read, and before counts are written.
+    before_read: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     before_commit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// No entry is removed.
     stops_removing: AtomicBool,
@@ -137,8 +138,9 @@ impl fmt::Debug for Shaky {
 
 impl Shaky {
     fn around(store: &Memory) -> Self {
-        let (before_commit, stops_removing) = (Mutex::new(None), AtomicBool::new(false));
-        Self { store: store.clone(), before_commit, stops_removing }
+        let (before_read, before_commit) = (Mutex::new(None), Mutex::new(None));
+        let stops_removing = AtomicBool::new(false);
+        Self { store: store.clone(), before_read, before_commit, stops_removing }
     }
 
     /// Prunes for so many polls, and returns whether it has ended.
@@ -157,6 +159,9 @@ impl HistoryStore for Shaky {
 
     async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
         futures::pending!();
+        if let Some(call) = self.before_read.lock().unwrap().take() {
+            call();
+        }
         self.store.history_entries(query).await
     }
 
@@ -307,6 +312,48 @@ fn a_run_that_outlasts_a_thousand_others_is_counted_when_it_ends() {
     }
     let kept = block_on(store.history().unwrap().entries(HistoryQuery::new(100))).unwrap();
     assert!(kept.iter().all(|entry| entry.fence != slow), "its entry is gone");
+}
+
+/// They have no lease when the job is read, and their ends come in another order than their fences.
+#[test]
+fn runs_that_begin_while_entries_are_counted_are_counted_later() {
+    for is_there in [true, false] {
+        let store = Memory::new().with_history(20);
+        let first = Some(at(0).into());
+        let register = Action::Register { definition: "d", version: 0, first };
+        apply(&store, ("job", 0), register);
+        for second in 0..10 {
+            let fence = start(&store, second);
+            end(&store, second, fence);
+        }
+        if !is_there {
+            apply(&store, ("job", 9), Action::Delete);
+            prune(&store, 9 + 8 * DAY);
+            run_job(&store, "other", 8 * DAY..8 * DAY + 10);
+        }
+        let now = if is_there { 10 } else { 8 * DAY + 10 };
+        let (late, running) = (store.clone(), Arc::new(AtomicI64::new(0)));
+        let slow = Shaky::around(&store);
+        let fence = running.clone();
+        *slow.before_read.lock().unwrap() = Some(Box::new(move || {
+            if !is_there {
+                let first = Some(at(now).into());
+                let register = Action::Register { definition: "d", version: 0, first };
+                apply(&late, ("job", now), register);
+            }
+            fence.store(start(&late, now), Relaxed);
+            let second = start(&late, now + 1);
+            end(&late, now + 1, second);
+        }));
+        store.pruning().appended(["job"; 2]);
+        assert!(slow.prune(now, 1_000));
+        assert_eq!(total(&store, "job", now + 1).started, 11);
+        end(&store, now + 2, running.load(Relaxed));
+        for _ in 0..2 {
+            assert_eq!(total(&store, "job", now + 2).started, 12);
+            prune(&store, now + 2);
+        }
+    }
 }
 
 #[test]
