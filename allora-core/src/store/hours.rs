@@ -10,8 +10,9 @@
 //! looked up once the lease is gone. Nothing else comes late, because every other entry is written with
 //! the record that has drawn its fence.
 //!
-//! One thing is lost: a run that ends between the count and the removal, after its job has made more
-//! entries than the history keeps. Readers count what is above the mark, or open, by themselves.
+//! What is written between the count and the removal and removed at once is lost: a run that ends in these
+//! milliseconds after its job has made more entries than the history keeps, or more new entries than that.
+//! Readers count by themselves what is above the mark, or open and ended.
 
 use super::{
     RecordStore,

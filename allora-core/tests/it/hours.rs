@@ -27,7 +27,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Waker},
     time::Duration,
@@ -128,6 +128,8 @@ struct Shaky {
     before_commit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// No entry is removed.
     stops_removing: AtomicBool,
+    /// The number of records and of entries that were read.
+    read: [AtomicUsize; 2],
 }
 
 impl fmt::Debug for Shaky {
@@ -139,8 +141,8 @@ impl fmt::Debug for Shaky {
 impl Shaky {
     fn around(store: &Memory) -> Self {
         let (before_read, before_commit) = (Mutex::new(None), Mutex::new(None));
-        let stops_removing = AtomicBool::new(false);
-        Self { store: store.clone(), before_read, before_commit, stops_removing }
+        let (stops_removing, read) = (AtomicBool::new(false), Default::default());
+        Self { store: store.clone(), before_read, before_commit, stops_removing, read }
     }
 
     /// Prunes for so many polls, and returns whether it has ended.
@@ -162,7 +164,9 @@ impl HistoryStore for Shaky {
         if let Some(call) = self.before_read.lock().unwrap().take() {
             call();
         }
-        self.store.history_entries(query).await
+        let entries = self.store.history_entries(query).await?;
+        self.read[1].fetch_add(entries.len(), Relaxed);
+        Ok(entries)
     }
 
     async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result {
@@ -180,6 +184,7 @@ impl RecordStore for Shaky {
 
     async fn load(&self, load: Load<'_>) -> Result<Snapshot<Self::Version>> {
         futures::pending!();
+        self.read[0].fetch_add(load.names.len(), Relaxed);
         self.store.load(load).await
     }
 
@@ -224,11 +229,13 @@ fn the_count_that_another_node_was_ahead_of_is_made_again() {
             run(&other, 250..300);
             let pruned = Backend::prune(&other, TimeSource::Fixed(at(300))).now_or_never();
             pruned.expect("memory answers at once").unwrap();
+            // More than are kept, and nobody has counted them.
+            run(&other, 300..350);
         });
         *slow.before_commit.lock().unwrap() = Some(ahead);
-        assert!(slow.prune(300, 1_000));
+        assert!(slow.prune(350, 1_000));
         let first = if is_first { 100 } else { 0 };
-        assert_eq!(total(&store, "job", 300).started, 300 - first as u64);
+        assert_eq!(total(&store, "job", 350).started, 350 - first);
         assert_eq!(entries(&store), 20);
     }
 }
@@ -269,6 +276,21 @@ fn a_call_that_is_dropped_anywhere_has_counted_once() {
         }
     }
     panic!("it has not ended");
+}
+
+#[test]
+fn a_count_reads_only_what_is_new() {
+    let store = Memory::new().with_history(100);
+    run(&store, 0..500);
+    prune(&store, 500);
+    let busy = Shaky::around(&store);
+    for second in (500..600).step_by(10) {
+        run(&store, second..second + 10);
+        assert!(busy.prune(second + 10, 1_000));
+    }
+    // Each time the ten new entries and one that was counted, the job and the days around now.
+    assert_eq!(busy.read.map(AtomicUsize::into_inner), [10 * 4, 10 * 11]);
+    assert_eq!(total(&store, "job", 600).started, 600);
 }
 
 /// Claims the occurrence of this second beside other runs.
