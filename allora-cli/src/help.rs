@@ -9,13 +9,16 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Look",
         &[
-            "status", "console", "list", "show", "why", "history", "logs", "stats", "nodes",
-            "doctor",
+            "status", "console", "list", "show", "why", "history", "logs", "changes", "stats",
+            "nodes", "doctor",
         ],
     ),
-    ("Steer jobs", &["trigger", "backfill", "rerun", "pause", "resume", "skip", "cancel", "reset"]),
+    (
+        "Steer jobs",
+        &["trigger", "backfill", "rerun", "pause", "resume", "skip", "cancel", "reset", "undo"],
+    ),
     ("Stored schedules", &["add", "modify", "delete", "sync", "export", "import", "calendar"]),
-    ("Set up", &["init", "gc", "completions", "man"]),
+    ("Set up", &["init", "gc", "token", "completions", "man"]),
 ];
 
 /// `command`, with its commands in groups: clap lists them in one.

@@ -4,13 +4,13 @@ mod clock;
 mod commands;
 mod config;
 mod configured;
+mod console_access;
 mod crontab_files;
 mod daemon;
 mod declared;
 mod failure;
 mod help;
 mod kinds;
-mod local_console;
 mod output;
 mod server;
 mod session;
@@ -61,11 +61,14 @@ enum Command {
     Trigger(commands::trigger::Trigger),
     Backfill(commands::trigger::Backfill),
     Rerun(commands::trigger::Rerun),
+    Undo(commands::undo::Undo),
     History(commands::history::History),
     Logs(commands::logs::Logs),
+    Changes(commands::undo::Changes),
     Stats(commands::stats::Stats),
     Status(commands::status::Status),
     Console(commands::console::Console),
+    Token(commands::token::Token),
     Why(commands::why::Why),
     Exec(commands::exec::Exec),
     Nodes(commands::nodes::Nodes),
@@ -125,11 +128,14 @@ impl Allora {
             Command::Trigger(trigger) => trigger.run(),
             Command::Backfill(backfill) => backfill.run(),
             Command::Rerun(rerun) => rerun.run(),
+            Command::Undo(undo) => undo.run(),
             Command::History(history) => history.run(),
             Command::Logs(logs) => logs.run(),
+            Command::Changes(changes) => changes.run(),
             Command::Stats(stats) => stats.run(),
             Command::Status(status) => status.run(),
             Command::Console(console) => console.run(),
+            Command::Token(token) => token.run(),
             Command::Why(why) => why.run(),
             Command::Exec(exec) => exec.run(),
             Command::Nodes(nodes) => nodes.run(),

@@ -18,7 +18,7 @@ use hyper_util::{
 };
 use std::{
     collections::BTreeMap,
-    net::{self, SocketAddr},
+    net::{self, IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -42,6 +42,10 @@ const AT_A_TIME: usize = 64;
 
 /// The wait after a connection that could not be accepted, as when no more files may be open.
 const REST: Duration = Duration::from_millis(200);
+
+/// The address from which a request comes, among its extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// An address that is listened on.
 #[derive(Debug)]
@@ -89,9 +93,14 @@ impl Server {
         let seats = Arc::new(Mutex::new(Seats::default()));
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     if let Some(seat) = Seat::take(&seats) {
-                        runtime.spawn(Box::pin(serve(stream, router.clone(), seat)));
+                        runtime.spawn(Box::pin(serve(
+                            stream,
+                            Peer(peer.ip()),
+                            router.clone(),
+                            seat,
+                        )));
                     }
                 }
                 Err(error) => {
@@ -104,9 +113,10 @@ impl Server {
 }
 
 /// Serves one connection until it ends, or gives way to another one.
-async fn serve(stream: TcpStream, router: Router, seat: Seat) {
+async fn serve(stream: TcpStream, peer: Peer, router: Router, seat: Seat) {
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         let (place, answer) = (seat.place.clone(), router.call(request));
         async move {
             place.is_answering.store(true, Relaxed);

@@ -8,12 +8,13 @@ use crate::{
 };
 use allora_core::{
     ErrorKind, Schedule, Schedules,
-    backend::{HistoryEntry, JobState},
+    backend::{Author, HistoryEntry, JobState},
     runtime::Tokio,
     stored::{Definition, Filter},
 };
+use nix::unistd::{User, geteuid};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{env, time::Duration};
 
 /// A store with its schedules.
 pub(crate) struct Session {
@@ -65,9 +66,18 @@ pub(crate) fn with<T>(
                  Cluster) or etcd",
             ));
         }
-        let schedules = Schedules::on(store.clone(), Tokio::current()?)?;
+        let schedules = Schedules::on(store.clone(), Tokio::current()?)?.by(author());
         work(Session { store, schedules }).await
     })
+}
+
+/// The author of this command's changes: whom `ALLORA_ACTOR` names, or the user who called it. With sudo,
+/// that is not the user as whom it runs.
+fn author() -> Author {
+    let set = |name| env::var(name).ok().filter(|actor| !actor.is_empty());
+    let user = || User::from_uid(geteuid()).ok().flatten().map(|user| user.name);
+    let actor = set("ALLORA_ACTOR").or_else(|| set("SUDO_USER")).or_else(user);
+    Author::new(actor.unwrap_or_else(|| format!("uid {}", geteuid()))).via("command")
 }
 
 /// Runs a future to its end.

@@ -4,11 +4,12 @@ use crate::{fixture::Stores, text::namespace};
 use allora_core::{
     Backend, Error, Result, Time,
     backend::{
-        Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
-        HistoryEntry, HistoryLimits, HistoryQuery, JobState, NewSchedule, NextRun, Notifier,
-        OPERATOR, Occurrence, Operation, Page, Queries, Replan, Reply, RetryCause, Sharing,
-        TimeSource, Triggered,
+        Action, Applied, Author, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit,
+        History, HistoryEntry, HistoryLimits, HistoryQuery, JobState, NewSchedule, NextRun,
+        Notifier, OPERATOR, Occurrence, Operation, Page, Queries, Replan, Reply, RetryCause,
+        Sharing, TimeSource, Triggered,
     },
+    record::Change,
     time::from_millis,
 };
 use futures::future::BoxFuture;
@@ -216,6 +217,25 @@ impl Node {
     ) -> Result<JobState> {
         let operation = [Operation::new(name, action)];
         self.apply_as(OPERATOR, now, &operation).await.single().map(state)
+    }
+
+    /// One operation by this author.
+    pub(crate) async fn by(
+        &self,
+        author: &Author,
+        now: Time,
+        name: &str,
+        action: Action<'_>,
+    ) -> Result<Reply> {
+        let operation = [Operation::new(name, action).by(Some(author))];
+        self.apply_as(OPERATOR, now, &operation).await.single()
+    }
+
+    /// The changes of this job, or of all, the newest first.
+    pub(crate) async fn changes(&self, name: Option<&str>) -> Vec<Change> {
+        let mut query = HistoryQuery::new(1_000);
+        query.name = name;
+        fine(self.queries().changes(query).await)
     }
 
     pub(crate) async fn resume(&self, now: Time, name: &str) -> JobState {

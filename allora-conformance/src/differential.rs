@@ -8,10 +8,11 @@
 use allora_core::{
     Backend, Occurrence, Time,
     backend::{
-        Action, Advance, Batch, CancelScope, Claim, ClaimKey, Completion, Cursor, DueQuery, Edit,
-        HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation,
-        Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource,
+        Action, Advance, Author, Batch, CancelScope, Claim, ClaimKey, Completion, Cursor, DueQuery,
+        Edit, HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR,
+        Operation, Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
+    record::Change,
     time::{end_of_time, from_millis, whole_millis},
 };
 use std::time::Duration;
@@ -59,6 +60,7 @@ pub async fn walk(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
         assert_eq!(observed.ours, observed.theirs, "{case}");
         assert_eq!(all(ours).await, all(theirs).await, "states after {case}");
         assert_eq!(dues(ours).await, dues(theirs).await, "due queries after {case}");
+        assert_eq!(changes(ours).await, changes(theirs).await, "changes after {case}");
         if let (Some(mine), Some(yours)) = (ours.history(), theirs.history()) {
             let entries = mine.entries(HistoryQuery::new(1_000_000)).await.unwrap();
             assert_eq!(
@@ -80,6 +82,10 @@ async fn all(backend: &dyn Backend) -> Vec<JobState> {
     let mut all = queries(backend).list(Page::first(1000)).await.unwrap();
     all.extend(queries(backend).list(Page::first(1000).prefix("allora:key:")).await.unwrap());
     all
+}
+
+async fn changes(backend: &dyn Backend) -> Vec<Change> {
+    queries(backend).changes(HistoryQuery::new(10_000)).await.unwrap()
 }
 
 /// Everything that wants attention, and each time of it. Of equal times, any may be first: the names
@@ -147,6 +153,8 @@ impl Walk {
         let letters = names.iter().map(letter).collect();
         let data = [vec![], vec![0, 255], b"x".repeat(3000)][self.random.below(3)].clone();
         let borrowed = Borrowed { names, data, letters };
+        let author = Author::new("ann").via("a walk").note("why\0");
+        let author = (node == OPERATOR).then_some(&author);
         let mut operations = Vec::new();
         for i in 0..borrowed.names.len() {
             let name = &*borrowed.names[i];
@@ -160,7 +168,7 @@ impl Walk {
                 _ => self.node_action(state),
             };
             let output = (self.random.below(4) == 0).then_some("out\0put");
-            operations.push(Operation::new(name, action).output(output));
+            operations.push(Operation::new(name, action).output(output).by(author));
         }
         let batch = Batch::new(node, TimeSource::Fixed(self.now()), &operations);
         let a = ours.reschedule(batch).await.unwrap();

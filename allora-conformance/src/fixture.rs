@@ -105,6 +105,8 @@ pub enum Capability {
     /// [`Backend::history`]; a fixture that has it keeps at least 10 000 entries. The cases of its limits
     /// also need [`Fixture::connect_with_history`].
     History,
+    /// [`Queries::changes`](allora_core::backend::Queries::changes).
+    Changes,
     /// [`Backend::notifier`].
     Notifications,
     /// Leases end at the instants that batches carry as
@@ -128,6 +130,7 @@ impl Capability {
     pub const ALL: &[Self] = &[
         Self::Queries,
         Self::History,
+        Self::Changes,
         Self::Notifications,
         Self::Expiry,
         Self::Microseconds,
@@ -141,6 +144,8 @@ impl Capability {
             Self::Queries => Some(backend.queries().is_some()),
             Self::History => Some(backend.history().is_some()),
             Self::Notifications => Some(backend.notifier().is_some()),
+            // Queries may be without it.
+            Self::Changes => None,
             Self::Expiry | Self::Microseconds | Self::Durability | Self::ExactReplies => None,
         }
     }

@@ -8,7 +8,7 @@ use allora_core::{
         Reply,
     },
     is_internal,
-    record::{HistoryBuffer, OpContext, Record, apply},
+    record::{Change, HistoryBuffer, OpContext, Record, apply},
 };
 use chrono::TimeDelta;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct ReferenceModel {
     records: BTreeMap<String, Option<Record>>,
     history: BTreeMap<HistoryCursor, HistoryEntry>,
+    changes: BTreeMap<HistoryCursor, Change>,
 }
 
 impl ReferenceModel {
@@ -41,7 +42,7 @@ impl ReferenceModel {
         self.with(operation.name, |record, history| apply(record, operation, context, history))
     }
 
-    /// Calls `change` with the record of `name`, and keeps the history that it records.
+    /// Calls `change` with the record of `name`, and keeps the history and the changes that it records.
     pub fn with<T>(
         &mut self,
         name: &str,
@@ -51,6 +52,8 @@ impl ReferenceModel {
         let result = change(self.records.entry(name.to_owned()).or_default(), &mut history);
         let entries = history.take().into_iter();
         self.history.extend(entries.map(|entry| (entry.cursor(), entry)));
+        let changes = history.take_changes().into_iter();
+        self.changes.extend(changes.map(|change| (change.cursor(), change)));
         result
     }
 
@@ -170,6 +173,18 @@ impl ReferenceModel {
             .collect()
     }
 
+    /// As [`Queries::changes`](allora_core::backend::Queries::changes).
+    pub fn changes(&self, query: HistoryQuery<'_>) -> Vec<Change> {
+        self.changes
+            .iter()
+            .rev()
+            .filter(|(cursor, _)| query.before.is_none_or(|before| *cursor < before))
+            .filter(|(cursor, _)| query.name.is_none_or(|name| cursor.name == name))
+            .take(query.limit)
+            .map(|(_, change)| change.clone())
+            .collect()
+    }
+
     /// Keeps the history entries for which this returns `true`.
     pub fn retain_history(&mut self, mut keep: impl FnMut(&HistoryEntry) -> bool) {
         self.history.retain(|_, entry| keep(entry));
@@ -184,6 +199,15 @@ impl ReferenceModel {
             if of_job.removes(entry.fence, entry.outcome.is_failure()) {
                 self.history.remove(&entry.cursor());
             }
+        }
+    }
+
+    /// Removes the changes that are too old or too many: as [`Backend::prune`](allora_core::Backend::prune).
+    pub fn prune_changes(&mut self, limits: &HistoryLimits, now: Time) {
+        let mut kept = limits.changes_at(now);
+        let removed = self.changes.keys().rev().filter(|at| kept.removes(at.fence)).count();
+        for _ in 0..removed {
+            self.changes.pop_first();
         }
     }
 

@@ -42,6 +42,8 @@
   }
   function later() { if (!timer && !held && !document.hidden) timer = setTimeout(refresh, every); }
   document.addEventListener('visibilitychange', () => { if (!document.hidden) { clearTimeout(timer); refresh(); } });
+  // What is typed here must not look stale, and its address may be that of a form that came back.
+  if (document.querySelector('[data-still]')) held = true;
   const pages = { n: 0, j: 1, r: 2, o: 3, t: 4 };
   let wasG = false;
   document.addEventListener('keydown', (event) => {
@@ -51,8 +53,8 @@
     wasG = event.key === 'g';
     if (event.key === '/') { event.preventDefault(); document.getElementById('find').focus(); }
     if (event.key === 'w' && document.getElementById('at')) { event.preventDefault(); document.getElementById('at').focus(); }
-    if (event.key === '.') { held = !held; say(held ? 'held' : 'live'); clearTimeout(timer); timer = 0; later(); }
+    if (event.key === '.' && !document.querySelector('[data-still]')) { held = !held; say(held ? 'held' : 'live'); clearTimeout(timer); timer = 0; later(); }
   });
-  say('live');
+  if (!held) say('live');
   later();
 })();

@@ -1,6 +1,9 @@
 //! The console: its settings, and the router that they make.
 
-use crate::{access::Access, assets, failure::Failure, headers, pages, shared::Shared};
+use crate::{
+    access::Decision, actions, assets, failure::Failure, headers, origin::Hosts, pages,
+    shared::Shared,
+};
 use allora_core::{Handle, Schedules};
 use axum::{Router, http::request::Parts, middleware, routing::get};
 use std::{fmt, sync::Arc};
@@ -17,8 +20,7 @@ impl Console {
     /// The console of the store of these schedules. Until [`access`](Self::access) is set, all of its
     /// pages answer 403.
     pub fn new(schedules: Schedules) -> Self {
-        let title = "allora".to_owned();
-        Self { shared: Shared { schedules, handle: None, access: None, title } }
+        Self { shared: Shared::new(schedules) }
     }
 
     /// Also shows what the scheduler of this process knows: the conditions that it sees now.
@@ -29,14 +31,44 @@ impl Console {
     }
 
     /// Sets who may read: the closure gets the head of each request, and returns `None` for one that is
-    /// refused with 403. The style sheet, the script and the icon are open to all. Authentication is the
-    /// service's: here it says what came of it.
+    /// refused with 403, or a [`Decision`]. The style sheet, the script and the icon are open to all.
+    /// Authentication is the service's: here it says what came of it.
     #[must_use]
-    pub fn access(
+    pub fn access<D: Into<Decision>>(
         mut self,
-        access: impl Fn(&Parts) -> Option<Access> + Send + Sync + 'static,
+        access: impl Fn(&Parts) -> D + Send + Sync + 'static,
     ) -> Self {
-        self.shared.access = Some(Arc::new(access));
+        self.shared.access = Some(Arc::new(move |parts| access(parts).into()));
+        self
+    }
+
+    /// Lets readers act who have the [scope](crate::Scope) for it. Default: the console only shows pages.
+    ///
+    /// A change must come from a page of the console, as the browser says in `Sec-Fetch-Site` or `Origin`,
+    /// or with `Authorization: Bearer`. A proxy in front must pass `Host` on as the browser has sent it,
+    /// unless it offers TLS.
+    #[must_use]
+    pub fn allow_actions(mut self) -> Self {
+        self.shared.allows_actions = true;
+        self
+    }
+
+    /// Answers only requests whose `Host` is one of these names, with any port, `localhost` or a loopback
+    /// address; all others get 421. Default: any name, since the service around the console knows its own.
+    #[must_use]
+    pub fn hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.shared.hosts = Some(Hosts::new(names));
+        self
+    }
+
+    /// Removes secrets from what the pages show of a job: its data, notes, errors, outputs and the answers
+    /// why it ran or did not. The closure gets the name of the job and a text, and returns the text to
+    /// show. Default: texts are shown as they are, data and output only with [`Scope::Data`].
+    ///
+    /// [`Scope::Data`]: crate::Scope::Data
+    #[must_use]
+    pub fn redact(mut self, redact: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Self {
+        self.shared.redact = Some(Arc::new(redact));
         self
     }
 
@@ -58,28 +90,31 @@ impl Console {
             .route("/run", get(pages::run::page))
             .route("/nodes", get(pages::nodes::page))
             .route("/schedule", get(pages::schedule::page))
+            .route("/act", get(actions::ask_first).post(actions::act))
             .method_not_allowed_fallback(async || Failure::no_method())
             .fallback(async || Failure::no_page())
             .layer(middleware::from_fn_with_state(shared.clone(), headers::readers_only))
             .layer(middleware::from_fn(headers::with_slash))
-            .with_state(shared);
+            .with_state(shared.clone());
         Router::new()
             .route("/console.css", get(assets::style))
             .route("/console.js", get(assets::script))
             .route("/icon.svg", get(assets::icon))
             .route("/robots.txt", get(assets::robots))
             .merge(pages)
+            .layer(middleware::from_fn_with_state(shared, headers::own_only))
             .layer(middleware::from_fn(headers::strict))
     }
 }
 
 impl fmt::Debug for Console {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { title, access, handle, .. } = &self.shared;
+        let Shared { title, access, handle, allows_actions, .. } = &self.shared;
         f.debug_struct("Console")
             .field("title", title)
             .field("access", &access.is_some())
             .field("handle", &handle.is_some())
+            .field("allows_actions", allows_actions)
             .finish_non_exhaustive()
     }
 }

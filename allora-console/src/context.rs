@@ -2,7 +2,7 @@
 
 use crate::{
     links::link,
-    times::{Moment, Zone},
+    times::{Moment, Zone, machine},
     words::short_nodes,
 };
 use allora_core::Time;
@@ -22,6 +22,12 @@ pub(crate) struct Context {
     pub(crate) asked_zone: String,
     /// Data and output are shown.
     pub(crate) sees_data: bool,
+    /// Some jobs do not exist for the reader.
+    pub(crate) is_limited: bool,
+    /// The reader may act on jobs here: all but change and delete them.
+    pub(crate) may_run: bool,
+    /// The reader may change and delete jobs here.
+    pub(crate) may_edit: bool,
 }
 
 impl Context {
@@ -73,8 +79,7 @@ impl Context {
 
     /// The page of a job with the question what became of this time.
     pub(crate) fn why(&self, name: &str, at: Time) -> String {
-        let at = at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true);
-        self.link("job", &[("name", name), ("at", &at)])
+        self.link("job", &[("name", name), ("at", &machine(at))])
     }
 
     /// The same page in the zone of a job: its own clocks are what its schedule means. A zone in the
@@ -95,6 +100,9 @@ impl Context {
             zone: Zone::named("Europe/Rome").unwrap(),
             asked_zone: String::new(),
             sees_data: true,
+            is_limited: false,
+            may_run: true,
+            may_edit: true,
         }
     }
 }

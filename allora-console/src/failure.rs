@@ -1,11 +1,13 @@
 //! Pages that say in words why there is no other page.
 
+use crate::access::Scope;
 use allora_core::{Error, ErrorKind};
 use askama::Template;
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Response},
 };
+use tracing::warn;
 
 /// The reason why a page cannot be shown, and what to do.
 #[derive(Debug, Template)]
@@ -25,6 +27,50 @@ impl Failure {
     /// The address has a parameter that means nothing.
     pub(crate) fn bad_address(text: String) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "This address cannot be read", text, "")
+    }
+
+    /// The form cannot be read.
+    pub(crate) fn bad_form(status: StatusCode, text: impl Into<String>) -> Self {
+        let remedy = "Nothing was changed. Go back, and send the form anew.";
+        Self::new(status, "This form cannot be read", text, remedy)
+    }
+
+    /// Nobody has said who asks.
+    pub(crate) fn unknown() -> Self {
+        let remedy = "Load the page again, and give your name and your token.";
+        Self::new(StatusCode::UNAUTHORIZED, "Who are you?", "No valid token came along.", remedy)
+    }
+
+    /// The reader lacks this scope.
+    pub(crate) fn no_scope(scope: Scope) -> Self {
+        let text =
+            format!("This needs the scope {:?}, which your access does not have.", scope.word());
+        let remedy = "Ask the operator of this console for it.";
+        Self::new(StatusCode::FORBIDDEN, "You may not do this", text, remedy)
+    }
+
+    /// Actions are not allowed here.
+    pub(crate) fn read_only() -> Self {
+        let text = "This console only shows pages, and nothing can be changed from it.";
+        let remedy =
+            "Whoever runs it allows actions with --allow-actions, or with Console::allow_actions.";
+        Self::new(StatusCode::FORBIDDEN, "This console is read-only", text, remedy)
+    }
+
+    /// The form is not from a page of the console.
+    pub(crate) fn foreign_page() -> Self {
+        let text = "This does not come from a page of this console, so nothing was changed.";
+        let remedy = "Open the console itself, and act there. A program sends its token as \
+                      `Authorization: Bearer`.";
+        Self::new(StatusCode::FORBIDDEN, "Not from this console", text, remedy)
+    }
+
+    /// The request names a host that is not the console's.
+    pub(crate) fn foreign_host() -> Self {
+        let text = "The console does not answer under this name.";
+        let remedy =
+            "Open it as localhost or 127.0.0.1 on its own machine, or allow the name with --host.";
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "Wrong host", text, remedy)
     }
 
     /// The request is not from a reader.
@@ -47,7 +93,7 @@ impl Failure {
     }
 
     pub(crate) fn no_method() -> Self {
-        let text = "This console only shows pages: it answers GET and HEAD.";
+        let text = "Only GET and HEAD have an answer at this address.";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "This cannot be done here", text, "")
     }
 
@@ -82,7 +128,16 @@ impl From<Error> for Failure {
             ),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made", ""),
         };
+        log(&error);
         Self::new(status, heading, error.to_string(), remedy)
+    }
+}
+
+/// Tells the log why the store, or the console, has failed: a page shows none of the causes.
+pub(crate) fn log(error: &Error) {
+    let is_of_reader = [ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Unsupported];
+    if !is_of_reader.contains(&error.kind()) {
+        warn!(target: "allora", error = %format_args!("{error:#}"), "a page of the console could not be made");
     }
 }
 
@@ -97,6 +152,10 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let text = self.render().unwrap_or_else(|_| "The page could not be made.".into());
         let mut response = (self.status, Html(text)).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Basic realm=\"allora\", charset=\"UTF-8\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

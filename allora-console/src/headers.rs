@@ -1,6 +1,11 @@
 //! The guards around every page: who may read it, and what a browser may do with it.
 
-use crate::{failure::Failure, shared::Shared};
+use crate::{
+    access::{Decision, Scope},
+    failure::Failure,
+    origin::is_own,
+    shared::Shared,
+};
 use axum::{
     extract::{OriginalUri, Request, State},
     http::{HeaderName, HeaderValue, StatusCode, header},
@@ -46,9 +51,32 @@ pub(crate) async fn readers_only(
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     let Some(access) = &shared.access else { return Failure::closed().into_response() };
-    let Some(reader) = access(&parts) else { return Failure::no_access().into_response() };
+    let reader = match access(&parts) {
+        Decision::Reader(reader) => reader,
+        Decision::Refused => return Failure::no_access().into_response(),
+        Decision::Unknown => return Failure::unknown().into_response(),
+    };
+    if !reader.may(Scope::Read) {
+        return Failure::no_scope(Scope::Read).into_response();
+    }
     parts.extensions.insert(reader);
     next.run(Request::from_parts(parts, body)).await
+}
+
+/// Refuses requests under a foreign name, and those of foreign pages that would change something.
+pub(crate) async fn own_only(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (uri, headers) = (request.uri(), request.headers());
+    if shared.hosts.as_ref().is_some_and(|hosts| !hosts.allow(uri, headers)) {
+        return Failure::foreign_host().into_response();
+    }
+    if !is_own(request.method(), uri, headers) {
+        return Failure::foreign_page().into_response();
+    }
+    next.run(request).await
 }
 
 /// Sends a browser from `/ops/allora` to `/ops/allora/`: relative links count from the last slash.

@@ -6,6 +6,7 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+mod actions;
 mod ask;
 mod assets;
 mod console;
@@ -14,12 +15,18 @@ mod failure;
 mod headers;
 mod links;
 mod look;
+mod origin;
 mod overview;
 mod pages;
 mod params;
+mod reader;
 mod shared;
 mod times;
+#[cfg(feature = "tokens")]
+mod tokens;
 mod words;
 
-pub use access::Access;
+pub use access::{Access, Decision, Scope};
 pub use console::Console;
+#[cfg(feature = "tokens")]
+pub use tokens::{NewToken, TokenLine, Tokens};

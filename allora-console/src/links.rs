@@ -19,6 +19,13 @@ pub(crate) fn link(page: &str, params: &[(&str, &str)]) -> String {
     link
 }
 
+/// A name with the link to its page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Linked {
+    pub(crate) text: String,
+    pub(crate) link: String,
+}
+
 fn encode(value: &str, into: &mut String) {
     for byte in value.bytes() {
         match byte {

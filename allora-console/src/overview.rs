@@ -1,36 +1,44 @@
 //! The facts of the first page: how many jobs are in which state, and those that need a person.
 //!
-//! This is the only place that knows how these facts are found: it reads the list of the jobs, up to a
-//! limit, and counts. A store that answers flags and counts from an index replaces `read`, and nothing
-//! else changes.
+//! Of a small store, all jobs are read. Of a larger one, the store counts them by their flags, and only those are
+//! read that are due first, run, or may need a person.
 
 use crate::{
-    shared::Shared,
+    reader::Reader,
     words::{Around, Word, words},
 };
 use allora_core::{
-    ActiveCondition, Condition, ErrorKind, NodeInfo, Result, Schedules, Time,
-    backend::JobState,
+    ActiveCondition, Condition, ErrorKind, Handle, NodeInfo, Result, Time,
+    backend::{Count, Counts, Flag, JobState},
     is_internal,
-    stored::{Definition, Filter},
+    stored::Filter,
 };
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The largest number of jobs that are read.
-pub(crate) const MOST: usize = 10_000;
+/// The largest number of jobs that are read at first, and then for each state.
+const READ: usize = 500;
 
-/// The largest number of concurrency keys that are read for due jobs.
-const MOST_KEYS: usize = 50;
+/// The states whose jobs are looked for.
+const SOUGHT: [Word; 7] = [
+    Word::Unreadable,
+    Word::Overdue,
+    Word::Dead,
+    Word::Failing,
+    Word::Orphaned,
+    Word::Running,
+    Word::Paused,
+];
 
 /// The state of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Overview {
-    /// The number of jobs, and whether these are all.
+    /// The number of jobs that were read, and whether these are all.
     pub(crate) jobs: usize,
     pub(crate) is_whole: bool,
+    /// The numbers of all jobs, if these are not all.
+    counts: Counts,
+    /// The states of which all jobs were read.
+    whole: BTreeSet<Word>,
     /// The jobs by their states; a job is in each state that holds.
     pub(crate) by_word: BTreeMap<Word, Vec<JobState>>,
     /// The job that is due next.
@@ -43,25 +51,74 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    pub(crate) async fn read(shared: &Shared, now: Time) -> Result<Self> {
-        let schedules = &shared.schedules;
-        let mut states = schedules.list(Filter::default(), None, MOST + 1).await?;
-        let is_whole = states.len() <= MOST;
-        states.truncate(MOST);
-        let nodes = schedules.nodes().await?;
-        let unhandled = schedules.unhandled_kinds().await?;
-        let conditions = match &shared.handle {
-            Some(handle) => handle.health().conditions,
-            None => Vec::new(),
+    pub(crate) async fn read(reader: &Reader, handle: Option<&Handle>, now: Time) -> Result<Self> {
+        let mut found = Self {
+            nodes: reader.nodes().await?,
+            unhandled: reader.unhandled_kinds().await?,
+            conditions: reader.conditions(handle),
+            ..Self::default()
         };
-        let busy = waiting_for_keys(schedules, &states, now).await?;
-        let found = Self { is_whole, nodes, unhandled, conditions, ..Self::default() };
-        Ok(found.with_jobs(states, &busy, now))
+        let first = reader.first(READ).await?;
+        found.is_whole = first.len() < READ;
+        found.add(reader, first, now).await?;
+        if found.is_whole || reader.lists_by_due() {
+            found.next = found.earliest();
+        }
+        if !found.is_whole {
+            found.counts = reader.counts(now).await?;
+            let mut states = Vec::new();
+            for word in SOUGHT {
+                states.extend(found.sought(word, reader).await?);
+            }
+            found.add(reader, states, now).await?;
+        }
+        Ok(found)
     }
 
-    /// Counts these jobs. `busy`: the names of those that wait for a concurrency key.
-    fn with_jobs(mut self, states: Vec<JobState>, busy: &HashSet<String>, now: Time) -> Self {
-        for mut state in states.into_iter().filter(|state| !is_internal(&state.name)) {
+    /// The jobs with the flag of this state, unless there is none.
+    async fn sought(&mut self, word: Word, reader: &Reader) -> Result<Vec<JobState>> {
+        let Some(flag) = flag(word) else { return Ok(Vec::new()) };
+        if self.counts.of(flag).is_none_or(|count| count == Count::new(0, true)) {
+            self.whole.insert(word);
+            return Ok(Vec::new());
+        }
+        let page = reader.flagged(flag, Filter::default(), None, READ).await?;
+        if page.next.is_none() && page.is_complete {
+            self.whole.insert(word);
+        }
+        Ok(page.found)
+    }
+
+    /// Reads these jobs too, as far as they exist.
+    pub(crate) async fn learn(
+        &mut self,
+        reader: &Reader,
+        names: &[String],
+        now: Time,
+    ) -> Result<()> {
+        let mut states = Vec::new();
+        for name in names {
+            match reader.get(name).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                state => states.push(state?),
+            }
+        }
+        self.add(reader, states, now).await
+    }
+
+    async fn add(&mut self, reader: &Reader, states: Vec<JobState>, now: Time) -> Result<()> {
+        let busy = reader.waiting_for_keys(&states, now).await?;
+        self.add_known(states, &busy, now);
+        Ok(())
+    }
+
+    /// Adds those of these jobs that are not there yet. `busy`: the names of those that wait for a concurrency key.
+    fn add_known(&mut self, states: Vec<JobState>, busy: &HashSet<String>, now: Time) {
+        let mut known: HashSet<String> = self.each().map(|state| state.name.clone()).collect();
+        for mut state in states {
+            if is_internal(&state.name) || !known.insert(state.name.clone()) {
+                continue;
+            }
             // No list shows it, and it may be large.
             state.data = Vec::new();
             let around = Around {
@@ -70,68 +127,74 @@ impl Overview {
             };
             let words = words(&state, around, now);
             self.jobs += 1;
-            if words.contains(&Word::Waiting)
-                && let Some(due_at) = state.due_at
-                && self.next.as_ref().is_none_or(|(_, next)| due_at < *next)
-            {
-                self.next = Some((state.name.clone(), due_at));
-            }
             for word in words {
                 self.by_word.entry(word).or_default().push(state.clone());
             }
         }
-        self
     }
 
-    /// The jobs in this state.
+    /// Of the jobs that were read, the one that is due next.
+    fn earliest(&self) -> Option<(String, Time)> {
+        let due = |state: &JobState| state.due_at.map(|due_at| (state.name.clone(), due_at));
+        self.of(Word::Waiting).iter().filter_map(due).min_by_key(|(_, due_at)| *due_at)
+    }
+
+    /// The jobs in this state, as far as they were read.
     pub(crate) fn of(&self, word: Word) -> &[JobState] {
         self.by_word.get(&word).map_or(&[], Vec::as_slice)
     }
 
-    /// All jobs, those that need a person first; one in several states is there several times.
+    /// All jobs that were read, those that need a person first; one in several states is there several times.
     pub(crate) fn each(&self) -> impl Iterator<Item = &JobState> {
         self.by_word.values().flatten()
     }
 
-    /// The number of jobs in this state.
-    pub(crate) fn count(&self, word: Word) -> usize {
-        self.of(word).len()
+    /// `true` if all jobs in this state were read.
+    pub(crate) fn has_all(&self, word: Word) -> bool {
+        self.is_whole || self.whole.contains(&word)
+    }
+
+    /// The number of all jobs.
+    pub(crate) fn all(&self) -> Count {
+        match self.is_whole {
+            true => Count::new(self.jobs as u64, true),
+            false => self.counts.jobs(),
+        }
+    }
+
+    /// The number of jobs in this state; `None` if it is not known.
+    pub(crate) fn count(&self, word: Word) -> Option<Count> {
+        let read = self.of(word).len() as u64;
+        match (self.has_all(word), word) {
+            (true, _) => Some(Count::new(read, true)),
+            (false, Word::Waiting) => None,
+            (false, Word::Orphaned | Word::KeyWait | Word::Due) => Some(Count::new(read, false)),
+            (false, _) => flag(word).and_then(|flag| self.counts.of(flag)),
+        }
     }
 }
 
-/// The names of the due jobs that wait for a concurrency key.
-pub(crate) async fn waiting_for_keys(
-    schedules: &Schedules,
-    states: &[JobState],
-    now: Time,
-) -> Result<HashSet<String>> {
-    let is_due =
-        |state: &&JobState| state.leases.is_empty() && state.due_at.is_some_and(|due| due <= now);
-    let mut by_record: BTreeMap<Arc<str>, Vec<(u32, &str)>> = BTreeMap::new();
-    for state in states.iter().filter(is_due) {
-        let Ok(definition) = Definition::parse(&state.name, &state.definition) else { continue };
-        if let Some(key) = &definition.settings().concurrency_key {
-            by_record.entry(key.record()).or_default().push((key.limit, &state.name));
-        }
+/// The flag by which the jobs in this state are looked for.
+fn flag(word: Word) -> Option<Flag<'static>> {
+    match word {
+        Word::Unreadable => Some(Flag::Unreadable),
+        word => word.flag(),
     }
-    let mut waiting = HashSet::new();
-    for (record, jobs) in by_record.into_iter().take(MOST_KEYS) {
-        let record = match schedules.get(&record).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            record => record?,
-        };
-        let holders = record.leases.iter().filter(|lease| lease.until > now).count();
-        let wait = jobs.into_iter().filter(|(limit, _)| holders >= *limit as usize);
-        waiting.extend(wait.map(|(_, name)| name.to_owned()));
-    }
-    Ok(waiting)
 }
 
 #[cfg(test)]
 impl Overview {
     /// The overview of these jobs, without nodes.
     pub(crate) fn of_test(states: Vec<JobState>, now: Time) -> Self {
-        Self { is_whole: true, ..Self::default() }.with_jobs(states, &HashSet::new(), now)
+        let mut overview = Self { is_whole: true, ..Self::default() };
+        overview.add_known(states, &HashSet::new(), now);
+        overview.next = overview.earliest();
+        overview
+    }
+
+    /// As of a larger store with these numbers, of which these jobs were read.
+    pub(crate) fn of_many(states: Vec<JobState>, counts: Counts, now: Time) -> Self {
+        Self { is_whole: false, counts, ..Self::of_test(states, now) }
     }
 }
 
@@ -158,9 +221,26 @@ mod tests {
             job("d", "2026-10-26T03:00:00Z"),
         ];
         let overview = Overview::of_test(jobs, now);
-        assert_eq!((overview.jobs, overview.count(Word::Waiting)), (4, 3));
+        let number = |word| overview.count(word).map(|count| count.number);
+        assert_eq!((overview.jobs, number(Word::Waiting)), (4, Some(3)));
         assert_eq!(overview.of(Word::Overdue)[0].name, "c");
-        assert_eq!((overview.count(Word::Failing), overview.each().count()), (1, 5));
+        assert_eq!((number(Word::Failing), overview.each().count()), (Some(1), 5));
         assert_eq!(overview.next, Some(("d".into(), at("2026-10-26T03:00:00Z"))));
+    }
+
+    #[test]
+    fn of_a_larger_store_the_numbers_are_those_of_the_flags() {
+        let now = at("2026-10-26T02:00:00Z");
+        let mut dead = JobState::empty("a");
+        dead.last = Some(Outcome::Lost);
+        let mut counts = Counts::default();
+        counts.states.push((Flag::Failing, Count::new(1_200, true)));
+        counts.kinds.push(("mail".into(), Count::new(20_000, true)));
+        let mut overview = Overview::of_many(vec![dead], counts, now);
+        assert_eq!(overview.all().to_string(), "more than 10000");
+        assert_eq!(overview.count(Word::Failing), Some(Count::new(1_200, true)));
+        assert_eq!(overview.count(Word::Waiting), None);
+        overview.whole.insert(Word::Failing);
+        assert_eq!(overview.count(Word::Failing), Some(Count::new(1, true)));
     }
 }

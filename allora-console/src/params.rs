@@ -1,7 +1,8 @@
-//! The query of a request: each parameter once, as text.
+//! The query of a request, or a form: each parameter once, as text.
 
-/// The longest query, in bytes. A longer one is refused before it is read.
+/// The longest query, and the longest form, in bytes. A longer one is refused before it is read.
 const LONGEST: usize = 8 * 1024;
+pub(crate) const LONGEST_FORM: usize = 16 * 1024;
 
 /// The parameters of a request, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,14 +17,27 @@ impl Params {
         if query.len() > LONGEST {
             return Err(format!("the address is too long: its query may have {LONGEST} bytes"));
         }
+        Self::pairs(query, "the address")
+    }
+
+    /// Reads the body of a form.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn form(body: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(body).map_err(|_| not_utf8("the form"))?;
+        Self::pairs(text, "the form")
+    }
+
+    fn pairs(text: &str, of: &str) -> Result<Self, String> {
         let mut read: Vec<(String, String)> = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let decoded =
+                |text: &str| unescaped(&text.replace('+', " ")).ok_or_else(|| not_utf8(of));
             let (name, value) = (decoded(name)?, decoded(value)?);
             if read.iter().any(|(earlier, _)| *earlier == name) {
-                return Err(format!(
-                    "the address has the parameter {name:?} twice; leave one away"
-                ));
+                return Err(format!("{of} has the parameter {name:?} twice; leave one away"));
             }
             read.push((name, value));
         }
@@ -51,25 +65,27 @@ impl Params {
     }
 }
 
-/// The text behind `%41` and `+`.
-fn decoded(text: &str) -> Result<String, String> {
+/// The text behind `%41`; `None` if it is not UTF-8.
+pub(crate) fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
-        let escaped = (*first == b'%').then(|| byte(after)).flatten();
-        match (first, escaped) {
-            (_, Some(byte)) => {
+        match (*first == b'%').then(|| byte(after)).flatten() {
+            Some(byte) => {
                 bytes.push(byte);
                 rest = &after[2..];
-                continue;
             }
-            (b'+', None) => bytes.push(b' '),
-            (other, None) => bytes.push(*other),
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
         }
-        rest = after;
     }
-    let wrong = |_| "the address has a parameter that is not UTF-8; write it anew".to_owned();
-    String::from_utf8(bytes).map_err(wrong)
+    String::from_utf8(bytes).ok()
+}
+
+fn not_utf8(of: &str) -> String {
+    format!("{of} has a parameter that is not UTF-8; write it anew")
 }
 
 /// The byte that two hexadecimal digits stand for.

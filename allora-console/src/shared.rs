@@ -1,20 +1,48 @@
 //! The values that all pages read.
 
-use crate::access::Access;
+use crate::{
+    access::{Access, Decision},
+    origin::Hosts,
+    reader::{Reader, Redact},
+};
 use allora_core::{Handle, Schedules};
 use axum::http::request::Parts;
 use std::sync::Arc;
 
 /// The closure that decides who reads.
-pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Option<Access> + Send + Sync>;
+pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Decision + Send + Sync>;
 
 /// The store, and the settings of the console.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) schedules: Schedules,
+    /// Pages read through [`reader`](Self::reader).
+    schedules: Schedules,
     pub(crate) handle: Option<Handle>,
     /// `None`: nobody may read.
     pub(crate) access: Option<Decide>,
+    pub(crate) redact: Option<Redact>,
+    /// `None`: any host.
+    pub(crate) hosts: Option<Hosts>,
+    pub(crate) allows_actions: bool,
     /// The name in the head of the pages.
     pub(crate) title: String,
+}
+
+impl Shared {
+    pub(crate) fn new(schedules: Schedules) -> Self {
+        Self {
+            schedules,
+            handle: None,
+            access: None,
+            redact: None,
+            hosts: None,
+            allows_actions: false,
+            title: "allora".to_owned(),
+        }
+    }
+
+    /// The store as this reader may see it.
+    pub(crate) fn reader(&self, access: Access) -> Reader {
+        Reader::new(self.schedules.clone(), access, self.redact.clone())
+    }
 }

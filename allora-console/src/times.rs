@@ -29,6 +29,11 @@ pub(crate) struct Moment {
     pub(crate) distance: String,
 }
 
+/// A time for programs: RFC 3339 in UTC.
+pub(crate) fn machine(at: Time) -> String {
+    at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)
+}
+
 impl Zone {
     pub(crate) fn utc() -> Self {
         Self { name: "UTC".into(), rules: TimeZone::UTC }
@@ -58,7 +63,7 @@ impl Zone {
         let year = if local.year() == self.local(now).year() { "" } else { " %Y" };
         let seconds = if local.second() == 0 { "" } else { ":%S" };
         Moment {
-            machine: at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true),
+            machine: machine(at),
             text: local.strftime(&format!("%a %-d %b{year} %H:%M{seconds} %Z")).to_string(),
             distance: distance(at, now),
         }

@@ -1,6 +1,10 @@
 //! The states of a job in words, the one that does most damage first.
 
-use allora_core::{Time, backend::JobState, stored::ScheduleState};
+use allora_core::{
+    Time,
+    backend::{Count, Flag, JobState, MOST_COUNTED},
+    stored::ScheduleState,
+};
 use chrono::TimeDelta;
 
 /// The time for which an occurrence is due, without a lease, until it is overdue.
@@ -15,7 +19,7 @@ pub(crate) enum Word {
     Overdue,
     /// It has dead letters.
     Dead,
-    /// Its last run did not succeed, and is not tried again.
+    /// Its last attempt failed or was lost.
     Failing,
     /// No live node declares it.
     Orphaned,
@@ -64,6 +68,23 @@ impl Word {
         }
     }
 
+    /// The flag by which a store finds and counts the jobs in this state, and perhaps others; `None` if it
+    /// has no such flag.
+    pub(crate) fn flag(self) -> Option<Flag<'static>> {
+        match self {
+            Self::Overdue => Some(Flag::Overdue),
+            Self::Dead => Some(Flag::Dead),
+            Self::Failing => Some(Flag::Failing),
+            Self::Orphaned => Some(Flag::Kind("")),
+            Self::Running => Some(Flag::Running),
+            Self::Paused => Some(Flag::Paused),
+            Self::KeyWait | Self::Due => Some(Flag::Due),
+            Self::Ended => Some(Flag::Ended),
+            // The definition may be what cannot be read.
+            Self::Unreadable | Self::Waiting => None,
+        }
+    }
+
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|word| word.text() == text)
     }
@@ -104,25 +125,55 @@ pub(crate) fn words(state: &JobState, around: Around, now: Time) -> Vec<Word> {
     let due_for = state.due_at.filter(|_| is_claimable).map(|due_at| now - due_at);
     let is_due = due_for.is_some_and(|due_for| due_for >= TimeDelta::zero());
     let is_free = is_due && !around.is_key_busy;
-    let has_failed = state.last.as_ref().is_some_and(|last| last.is_failure());
     let holds = |word: &Word| match word {
         Word::Unreadable => ScheduleState::Broken.holds(state),
         Word::Overdue => is_free && due_for >= Some(OVERDUE),
         Word::Dead => ScheduleState::Dead.holds(state),
-        Word::Failing => has_failed,
+        Word::Failing => ScheduleState::Failing.holds(state),
         Word::Orphaned => around.is_orphaned,
         Word::Running => ScheduleState::Running.holds(state),
         Word::Paused => ScheduleState::Paused.holds(state),
         Word::KeyWait => is_due && around.is_key_busy,
         Word::Due => is_free && due_for < Some(OVERDUE),
         Word::Waiting => due_for.is_some_and(|due_for| due_for < TimeDelta::zero()),
-        Word::Ended => ScheduleState::Ended.holds(state) && !around.is_orphaned,
+        Word::Ended => {
+            ScheduleState::Ended.holds(state) && state.due_at.is_none() && !around.is_orphaned
+        }
     };
     let mut words: Vec<Word> = Word::ALL.into_iter().filter(holds).collect();
     if words.is_empty() {
         words.push(Word::Ended);
     }
     words
+}
+
+/// A count with its noun.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let digits = grouped(count);
+    format!("{digits} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A number of jobs: `12,000`, or `more than 10,000`.
+pub(crate) fn number(count: Count) -> String {
+    let digits = grouped(usize::try_from(count.number).unwrap_or(usize::MAX));
+    match count.number {
+        _ if count.is_exact => digits,
+        MOST_COUNTED.. => format!("more than {digits}"),
+        _ => format!("at least {digits}"),
+    }
+}
+
+/// A number in groups of three digits: `10,000`.
+pub(crate) fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 #[cfg(test)]

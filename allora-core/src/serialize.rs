@@ -14,6 +14,7 @@ use crate::{
     health::{CapacityStatus, Health, JobStatus, KindCapacity, NodesStatus, Place, StoreStatus},
     json::data,
     pattern::Pattern,
+    record::Change,
     registry::NodeInfo,
     stored::{Fact, Why},
 };
@@ -121,6 +122,19 @@ object!(HistoryEntry as entry {
 });
 
 object!(HistoryCursor { fence, name });
+
+object!(Change as change {
+    name,
+    sequence,
+    at,
+    author => { actor: author.actor, via: author.via, note: author.note },
+    action => { action: action.word() },
+    detail,
+    before => { before: change.state_before() },
+    after => { after: change.state_after() },
+    lacks_data,
+    result => { result: result.word(), error: Some(result.error()).filter(|why| !why.is_empty()) },
+});
 
 /// An object with the word and the error, which is `null` if the outcome has none.
 impl Serialize for Outcome {

@@ -6,7 +6,7 @@ use crate::{
     encoding::{Stored, cold, has_same_cold, hot},
     error::unexpected_response,
     history::FAILURE,
-    keys::IndexKey,
+    keys::{IndexKey, Log},
     records::{OP, Version, View},
     store::Store,
 };
@@ -228,7 +228,7 @@ impl Store {
 
     /// The parts of the transaction that writes a draft.
     fn change<'a>(&self, draft: Draft<'a, Version>, by: Committer<'_>) -> Change<'a> {
-        let Draft { name, loaded, mut after, history, notification, .. } = draft;
+        let Draft { name, loaded, mut after, history, changes, notification, .. } = draft;
         let (keys, version) = (&self.keys, &loaded.version);
         let before = loaded.stored();
         version.liveness.restore(&mut after);
@@ -278,8 +278,22 @@ impl Store {
             let value = codec::encode_entry(entry);
             bytes += value.len();
             let mark = if entry.outcome.is_failure() { FAILURE } else { "" };
-            entries.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
-            entries.push(TxnOp::put(keys.history_of_up_to(name, entry.fence), mark, None));
+            entries.push(TxnOp::put(keys.entry(Log::History, &entry.cursor()), value, None));
+            entries.push(TxnOp::put(
+                keys.entries_of_up_to(Log::History, name, entry.fence),
+                mark,
+                None,
+            ));
+        }
+        for change in &changes {
+            let value = codec::encode_change(change);
+            bytes += value.len();
+            entries.push(TxnOp::put(keys.entry(Log::Changes, &change.cursor()), value, None));
+            entries.push(TxnOp::put(
+                keys.entries_of_up_to(Log::Changes, name, change.sequence),
+                "",
+                None,
+            ));
         }
         let FlagChanges { added, removed } = FlagChanges::of(name, before, &after);
         for flag in &added {

@@ -18,6 +18,9 @@ const VERSION: &str = "1";
 /// The default number of history entries of each job: the members keep all data in memory.
 const PER_JOB: u64 = 100;
 
+/// The number of changes by clients: etcd holds little.
+const CHANGES: u64 = 10_000;
+
 /// Opens a store; see [`Etcd::builder`].
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it connects"]
@@ -234,7 +237,7 @@ impl EtcdBuilder {
     async fn open(self, endpoints: Endpoints) -> Result<Etcd> {
         let timeouts = Timeouts { call: self.timeout, connect: self.connect_timeout };
         let client = Client::new(endpoints, timeouts, self.operations, self.handle)?;
-        let history = HistoryPruning::new(self.history, PER_JOB);
+        let history = HistoryPruning::new(self.history, PER_JOB).changes(CHANGES);
         let store = Store::new(client, self.prefix, history);
         store.check_version(self.connect_timeout).await.map_err(|error| {
             let all: Vec<&str> = store.client.endpoints().collect();

@@ -12,6 +12,24 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
+/// Entries by fence and job.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Log {
+    /// The history of runs.
+    History,
+    /// The changes by clients.
+    Changes,
+}
+
+impl Log {
+    fn part(self) -> &'static str {
+        match self {
+            Log::History => "history",
+            Log::Changes => "changes",
+        }
+    }
+}
+
 /// A key of the due index, to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexKey {
@@ -173,27 +191,27 @@ impl Keys {
         self.under("tombstone/")
     }
 
-    /// A history entry. The highest cursor comes first: fence and name have the opposite order, the
-    /// name by the complement of its bytes, and behind them the one of a byte that ends every name.
-    pub(crate) fn history_entry(&self, at: &HistoryCursor) -> Vec<u8> {
-        let fence = self.history_up_to(at.fence);
+    /// An entry. The highest cursor comes first: fence and name have the opposite order, the name by
+    /// the complement of its bytes, and behind them the one of a byte that ends every name.
+    pub(crate) fn entry(&self, log: Log, at: &HistoryCursor) -> Vec<u8> {
+        let fence = format!("{}{}", self.entries(log), digits(i64::MAX - at.fence.max(0)));
         let name = at.name.bytes().chain([0]).map(|byte| !byte);
         fence.into_bytes().into_iter().chain(name).collect()
     }
 
-    pub(crate) fn history(&self) -> String {
-        self.under("history/")
+    pub(crate) fn entries(&self, log: Log) -> String {
+        self.of(log.part(), "/")
     }
 
     /// The entries of one job, the newest first: for each, its fence. No byte of the name is taken
     /// for the end of it.
-    pub(crate) fn history_of(&self, name: &str) -> String {
-        self.under(&format!("history_of/{}\0", escape(name)))
+    pub(crate) fn entries_of(&self, log: Log, name: &str) -> String {
+        self.under(&format!("{}_of/{}\0", log.part(), escape(name)))
     }
 
     /// The first key of the entries of one job up to this fence, and the key of the entry with it.
-    pub(crate) fn history_of_up_to(&self, name: &str, fence: i64) -> String {
-        format!("{}{}", self.history_of(name), digits(i64::MAX - fence.max(0)))
+    pub(crate) fn entries_of_up_to(&self, log: Log, name: &str, fence: i64) -> String {
+        format!("{}{}", self.entries_of(log, name), digits(i64::MAX - fence.max(0)))
     }
 
     /// The fence of a key that begins with `part`.
@@ -203,9 +221,12 @@ impl Keys {
         Some(i64::MAX - number)
     }
 
-    /// The first key of the history entries up to this fence.
-    pub(crate) fn history_up_to(&self, fence: i64) -> String {
-        format!("{}{}", self.history(), digits(i64::MAX - fence.max(0)))
+    /// The place of the entry whose key begins with `part`.
+    pub(crate) fn cursor_in(part: &str, key: &[u8]) -> Option<HistoryCursor> {
+        let fence = Self::fence_in(part, key)?;
+        let name = key.strip_prefix(part.as_bytes())?.get(16..)?.strip_suffix(&[!0])?;
+        let name = name.iter().map(|byte| !byte).collect();
+        Some(HistoryCursor { fence, name: String::from_utf8(name).ok()? })
     }
 
     /// The time and the name at the end of a key that begins with `part`.
@@ -267,17 +288,22 @@ mod tests {
     fn later_is_behind_and_newer_is_in_front() {
         let keys = Keys::new("a");
         assert!(digits(9) < digits(10) && digits(255) < digits(256));
-        let key =
-            |fence, name: &str| keys.history_entry(&HistoryCursor { fence, name: name.into() });
+        let key = |fence, name: &str| {
+            keys.entry(Log::History, &HistoryCursor { fence, name: name.into() })
+        };
         let newest_first = [key(10, "a"), key(9, "z"), key(9, "ab"), key(9, "a"), key(8, "z")];
         assert!(newest_first.is_sorted());
         for name in ["", "a", "a\0b", "ä\u{10ffff}"] {
             assert_eq!(Keys::fence_in("a/history/", &key(7, name)), Some(7));
         }
-        let of = |name, fence| keys.history_of_up_to(name, fence);
+        let of = |name, fence| keys.entries_of_up_to(Log::History, name, fence);
+        let of_a = keys.entries_of(Log::History, "a");
         assert!(of("a", 10) < of("a", 9) && of("a", i64::MAX) < of("a", 0));
-        assert!(!of("a\0b", 1).starts_with(&keys.history_of("a")));
-        assert_eq!(Keys::fence_in(&keys.history_of("a"), of("a", 9).as_bytes()), Some(9));
+        assert!(!of("a\0b", 1).starts_with(&of_a));
+        assert_eq!(Keys::fence_in(&of_a, of("a", 9).as_bytes()), Some(9));
+        let (at, all) =
+            (HistoryCursor { fence: 9, name: "ä b".into() }, keys.entries(Log::Changes));
+        assert_eq!(Keys::cursor_in(&all, &keys.entry(Log::Changes, &at)), Some(at));
         assert_eq!(end_of("a/"), b"a0");
     }
 }

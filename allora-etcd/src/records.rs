@@ -17,7 +17,8 @@ use allora_core::{
     backend::{Batch, Due, DueQuery, Notifier, Page, TimeSource},
     record::Record,
     store::{
-        Commit, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
+        ChangeStore, Commit, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore,
+        Snapshot,
     },
 };
 use async_trait::async_trait;
@@ -92,6 +93,10 @@ impl RecordStore for Etcd {
 
     /// The work goes on beside the batches if the caller does not wait for it. It waits for no pruning
     /// that was under way.
+    fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
+    }
+
     async fn prune(&self, now: Time) -> Result {
         self.store.start_pruning(now).await;
         Ok(())

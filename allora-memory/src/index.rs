@@ -3,8 +3,8 @@
 use crate::packed::PackedRecord;
 use allora_core::{
     Time,
-    backend::{HistoryCursor, HistoryEntry, HistoryTrim},
-    record::{Record, TOMBSTONE},
+    backend::{HistoryCursor, HistoryEntry, HistoryTrim, Newest},
+    record::{Change, FlagChanges, Record, TOMBSTONE},
     time::saturating_add,
 };
 use std::{
@@ -33,6 +33,7 @@ pub(crate) struct Index {
     history: BTreeMap<HistoryCursor, HistoryEntry>,
     /// The fences of the entries of each job.
     history_of: HashMap<String, BTreeSet<i64>>,
+    changes: BTreeMap<HistoryCursor, Change>,
 }
 
 #[derive(Default)]
@@ -87,7 +88,13 @@ impl Index {
         let mut slot = Some(before);
         let result = change(&mut slot);
         let record = slot.get_or_insert_default();
-        let has_flags = (summary != Some(record.flag_summary())).then(|| record.flags(name));
+        let flags = summary.and_then(|before| before.changes_to(record.flag_summary()));
+        let flags = flags.unwrap_or_else(|| {
+            let (was, mut added) = (&stored.flags, record.flags(name));
+            let removed = was.iter().filter(|flag| !added.remove(&***flag));
+            let removed = removed.map(|flag| flag.to_string()).collect();
+            FlagChanges { added: added.into_iter().collect(), removed }
+        });
         self.writes += 1;
         stored.version = self.writes;
         let indexed = stored.indexed.as_deref().map(|(at, kind)| (*at, kind.as_str()));
@@ -102,7 +109,7 @@ impl Index {
         if was_made_or_deleted {
             self.update_names(name, deleted_at);
         }
-        if let Some(flags) = has_flags {
+        if !flags.is_empty() {
             self.reflag(name, flags);
         }
         Some(result)
@@ -172,9 +179,25 @@ impl Index {
         &self,
         before: Option<&HistoryCursor>,
     ) -> impl Iterator<Item = &HistoryEntry> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let below = (Unbounded, before.map_or(Unbounded, Excluded));
-        self.history.range::<HistoryCursor, _>(below).rev().map(|(_, entry)| entry)
+        below(&self.history, before)
+    }
+
+    /// Changes below this one, the newest first.
+    pub(crate) fn changes(&self, before: Option<&HistoryCursor>) -> impl Iterator<Item = &Change> {
+        below(&self.changes, before)
+    }
+
+    pub(crate) fn append_changes(&mut self, changes: Vec<Change>) {
+        self.changes.extend(changes.into_iter().map(|change| (change.cursor(), change)));
+    }
+
+    /// Removes the changes that are not kept.
+    pub(crate) fn trim_changes(&mut self, mut kept: Newest) {
+        let fences = self.changes.keys().rev().map(|at| at.fence);
+        let removed = fences.filter(|fence| kept.removes(*fence)).count();
+        for _ in 0..removed {
+            self.changes.pop_first();
+        }
     }
 
     pub(crate) fn append_history(&mut self, entries: Vec<HistoryEntry>) {
@@ -223,26 +246,28 @@ impl Index {
         stored.indexed = to.map(Box::new);
     }
 
-    /// A record has these flags from now on.
-    fn reflag(&mut self, name: &str, flags: BTreeSet<String>) {
+    /// The flags of a record change.
+    fn reflag(&mut self, name: &str, changes: FlagChanges) {
         let Some(key) = self.key(name) else { return };
         let Some(stored) = self.records.get_mut(name) else { return };
-        for flag in std::mem::take(&mut stored.flags) {
-            let Some(names) = self.flagged.get_mut(&flag) else { continue };
+        let mut flags = std::mem::take(&mut stored.flags).into_vec();
+        for flag in &changes.removed {
+            flags.retain(|own| **own != **flag);
+            let Some(names) = self.flagged.get_mut(&**flag) else { continue };
             names.remove(name);
             if names.is_empty() {
-                self.flagged.remove(&flag);
+                self.flagged.remove(&**flag);
             }
         }
-        let add = |flag: String| {
+        for flag in changes.added {
             let flag: Arc<str> = match self.flagged.get_key_value(&*flag) {
                 Some((known, _)) => known.clone(),
                 None => flag.into(),
             };
             self.flagged.entry(flag.clone()).or_default().insert(key.clone());
-            flag
-        };
-        stored.flags = flags.into_iter().map(add).collect();
+            flags.push(flag);
+        }
+        stored.flags = flags.into();
     }
 
     /// A job begins to live, or was deleted.
@@ -263,4 +288,14 @@ impl Index {
     fn key(&self, name: &str) -> Option<Arc<str>> {
         self.records.get_key_value(name).map(|(key, _)| key.clone())
     }
+}
+
+/// The values below this place, the highest first.
+fn below<'a, T>(
+    of: &'a BTreeMap<HistoryCursor, T>,
+    before: Option<&HistoryCursor>,
+) -> impl Iterator<Item = &'a T> + use<'a, T> {
+    use std::ops::Bound::{Excluded, Unbounded};
+    let below = (Unbounded, before.map_or(Unbounded, Excluded));
+    of.range::<HistoryCursor, _>(below).rev().map(|(_, value)| value)
 }

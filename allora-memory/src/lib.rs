@@ -60,7 +60,7 @@ struct Shared {
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
-        let pruning = Arc::new(HistoryPruning::new(None, history::PER_JOB));
+        let pruning = Arc::new(pruning(None));
         Self { namespace: "allora".into(), clock: None, pruning, shared: Arc::default() }
     }
 
@@ -69,7 +69,7 @@ impl Memory {
     /// Default: none. With `HistoryLimits::default()`, 100 of each.
     #[must_use]
     pub fn with_history(mut self, limits: impl Into<HistoryLimits>) -> Self {
-        self.pruning = Arc::new(HistoryPruning::new(Some(limits.into()), history::PER_JOB));
+        self.pruning = Arc::new(pruning(Some(limits.into())));
         self
     }
 
@@ -99,6 +99,10 @@ impl Memory {
     fn index(&self) -> MutexGuard<'_, Index> {
         self.shared.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn pruning(limits: Option<HistoryLimits>) -> HistoryPruning {
+    HistoryPruning::new(limits, history::PER_JOB).changes(history::CHANGES)
 }
 
 impl Default for Memory {

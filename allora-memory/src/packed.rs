@@ -87,6 +87,8 @@ impl PackedRecord {
             ended,
             last,
             counters,
+            // They are kept in one place for all jobs.
+            changes: Vec::new(),
         }
     }
 
@@ -114,6 +116,7 @@ impl PackedRecord {
             ended,
             last,
             counters,
+            changes: _,
         } = record;
         // An empty list that had leases keeps room for four of them, more than the rest of the record.
         let leases = if leases.is_empty() { Vec::new() } else { leases };

@@ -6,7 +6,8 @@ use allora_core::{
     backend::{Batch, Due, DueQuery, Notification, Notifier, Page, TimeSource},
     record::Record,
     store::{
-        Commit, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
+        ChangeStore, Commit, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore,
+        Snapshot,
     },
 };
 use async_trait::async_trait;
@@ -35,6 +36,7 @@ impl RecordStore for Memory {
             }
             index.put(draft.name, draft.after);
             index.append_history(draft.history);
+            index.append_changes(draft.changes);
             Ok(Outcome::Written { notified: false })
         });
         Ok(outcomes.collect())
@@ -68,6 +70,10 @@ impl RecordStore for Memory {
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.pruning.is_on().then_some(self as _)
+    }
+
+    fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
     }
 
     fn flag_store(&self) -> Option<&dyn FlagStore> {

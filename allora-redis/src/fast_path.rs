@@ -502,6 +502,7 @@ fn write<'a>(
         is_unreadable: false,
         after,
         history,
+        changes: &[],
         not_after: None,
         decided_at: loaded.now.unwrap_or(Time::UNIX_EPOCH),
         is_proof: false,

@@ -1,4 +1,4 @@
-//! The history, over all shards at the same time: pages, and its pruning.
+//! The history and the changes by clients, over all shards at the same time: pages, and their pruning.
 
 use crate::{
     Redis,
@@ -9,13 +9,14 @@ use crate::{
 };
 use allora_core::{
     Result,
-    backend::{HistoryCursor, HistoryEntry, HistoryQuery, HistoryTrim},
-    record::codec,
-    store::{HistoryPruning, HistoryStore},
+    backend::{HistoryCursor, HistoryEntry, HistoryQuery, HistoryTrim, Newest},
+    record::{Change, codec},
+    store::{ChangeStore, HistoryPruning, HistoryStore},
 };
 use async_trait::async_trait;
 use futures::future::try_join_all;
 use redis::FromRedisValue;
+use std::cmp::Reverse;
 
 /// The largest number of entries that one call reads.
 const PAGE: usize = 500;
@@ -50,18 +51,75 @@ impl HistoryStore for Redis {
         for kept in [kept.rest, kept.failures] {
             call.arg(kept.entries).arg(kept.from);
         }
-        loop {
-            let reply = store.connection.call(&call).await;
-            let reply = reply.map_err(|cause| store.failed(PRUNE, cause))?;
-            let left = u64::from_redis_value(reply.value);
-            if left.map_err(|_| store.unexpected_response(PRUNE))? == 0 {
-                return Ok(());
-            }
+        store.repeated(&call).await
+    }
+}
+
+#[async_trait]
+impl ChangeStore for Redis {
+    fn pruning(&self) -> &HistoryPruning {
+        &self.store.history
+    }
+
+    async fn change_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
+        let store = &self.store;
+        if let Some(name) = query.name {
+            let keys = store.keys.shard(store.keys.shard_of(name));
+            return store.changes_in(&keys, keys.changes_of(name), query).await;
         }
+        let all = store
+            .keys
+            .all()
+            .map(|(_, keys)| async move { store.changes_in(&keys, keys.changes(), query).await });
+        let mut all: Vec<Change> = try_join_all(all).await?.into_iter().flatten().collect();
+        all.sort_by_key(|change| Reverse(change.cursor()));
+        all.truncate(query.limit);
+        Ok(all)
+    }
+
+    async fn trim_changes(&self, kept: Newest) -> Result {
+        let store = &self.store;
+        // Jobs are spread over the shards evenly, and so are their changes.
+        let of_shard = kept.entries.div_ceil(store.keys.shards.into());
+        for (_, keys) in store.keys.all() {
+            let all = [keys.changes(), keys.change_entries()];
+            let mut call = Call::new(&store.scripts.trim_changes, &all);
+            call.arg(of_shard).arg(kept.from);
+            store.repeated(&call).await?;
+        }
+        Ok(())
     }
 }
 
 impl Store {
+    /// Calls a script that removes some at a time, until nothing is left to remove.
+    async fn repeated(&self, call: &Call<'_>) -> Result {
+        loop {
+            let reply = self.connection.call(call).await;
+            let reply = reply.map_err(|cause| self.failed(PRUNE, cause))?;
+            let left = u64::from_redis_value(reply.value);
+            if left.map_err(|_| self.unexpected_response(PRUNE))? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A page of the changes in this sorted set of their places.
+    async fn changes_in(
+        &self,
+        keys: &Shard,
+        set: String,
+        query: HistoryQuery<'_>,
+    ) -> Result<Vec<Change>> {
+        let mut places = Places::new(set, query.before.cloned());
+        let mut all = Vec::new();
+        while let Some(page) = places.next(self, query.limit - all.len()).await? {
+            let texts = self.texts_at(keys.change_entries(), &page).await?;
+            all.extend(texts.filter_map(|text| codec::decode_change(&text?).ok()));
+        }
+        Ok(all)
+    }
+
     /// A page of one job: of its failures and its other entries, in one order.
     async fn history_of(&self, name: &str, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
         let keys = self.keys.shard(self.keys.shard_of(name));
@@ -109,15 +167,25 @@ impl Store {
         keys: &Shard,
         places: &[HistoryCursor],
     ) -> Result<Vec<HistoryEntry>> {
-        if places.is_empty() {
-            return Ok(Vec::new());
-        }
-        let members: Vec<Vec<u8>> = places.iter().map(member).collect();
-        let mut get = redis::cmd("HMGET");
-        get.arg(keys.history_entries()).arg(&members);
-        let texts = self.connection.ask::<Vec<Option<Vec<u8>>>>(&get).await;
-        let texts = texts.map_err(|cause| self.failed(ENTRIES, cause))?.into_iter();
+        let texts = self.texts_at(keys.history_entries(), places).await?;
         Ok(texts.filter_map(|text| codec::decode_entry(&text?).ok()).collect())
+    }
+
+    /// The texts at these places of a hash.
+    async fn texts_at(
+        &self,
+        hash: String,
+        places: &[HistoryCursor],
+    ) -> Result<impl Iterator<Item = Option<Vec<u8>>> + use<>> {
+        let mut texts = Vec::new();
+        if !places.is_empty() {
+            let members: Vec<Vec<u8>> = places.iter().map(member).collect();
+            let mut get = redis::cmd("HMGET");
+            get.arg(hash).arg(&members);
+            let read = self.connection.ask::<Vec<Option<Vec<u8>>>>(&get).await;
+            texts = read.map_err(|cause| self.failed(ENTRIES, cause))?;
+        }
+        Ok(texts.into_iter())
     }
 }
 

@@ -94,6 +94,21 @@ impl Shard {
         format!("{}:entries", self.tag)
     }
 
+    /// The changes by clients: a sorted set as [`history`](Self::history).
+    pub(crate) fn changes(&self) -> String {
+        format!("{}:changes", self.tag)
+    }
+
+    /// The changes of one job: a sorted set as [`history`](Self::history).
+    pub(crate) fn changes_of(&self, name: &str) -> String {
+        format!("{}:changes:{name}", self.tag)
+    }
+
+    /// The changes by clients: a hash of them by their places.
+    pub(crate) fn change_entries(&self) -> String {
+        format!("{}:change_entries", self.tag)
+    }
+
     /// A sorted set of the names of one kind by the time at which they want attention.
     pub(crate) fn due(&self, kind: &str) -> String {
         format!("{}:due:{kind}", self.tag)

@@ -140,6 +140,7 @@ impl Deletion {
             is_unreadable: false,
             after: &self.after,
             history: &[],
+            changes: &[],
             not_after: None,
             decided_at: now,
             is_proof: false,

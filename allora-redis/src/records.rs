@@ -14,9 +14,10 @@ use allora_core::{
         Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, Lease, Notification, Notifier,
         Page, TimeSource,
     },
-    record::{FlagChanges, Record, TOMBSTONE, codec},
+    record::{Change, FlagChanges, Record, TOMBSTONE, codec},
     store::{
-        Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Outcome, RecordStore, Snapshot,
+        ChangeStore, Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Outcome, RecordStore,
+        Snapshot,
     },
     time::saturating_add,
 };
@@ -72,6 +73,10 @@ impl RecordStore for Redis {
         self.store.history.is_on().then_some(self as _)
     }
 
+    fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
+    }
+
     fn flag_store(&self) -> Option<&dyn FlagStore> {
         Some(self)
     }
@@ -122,6 +127,7 @@ pub(crate) struct Write<'a> {
     pub(crate) is_unreadable: bool,
     pub(crate) after: &'a Record,
     pub(crate) history: &'a [HistoryEntry],
+    pub(crate) changes: &'a [Change],
     pub(crate) not_after: Option<Time>,
     /// The time at which the change was decided.
     pub(crate) decided_at: Time,
@@ -210,7 +216,7 @@ impl Store {
         let (keys, stamp) = (self.keys.shard(shard), self.version_stamp());
         let mut all = keys.records().to_vec();
         all.extend([keys.kinds(), keys.names(), keys.tombstones(), keys.history()]);
-        all.extend([keys.history_entries(), keys.flags()]);
+        all.extend([keys.history_entries(), keys.flags(), keys.changes(), keys.change_entries()]);
         let mut call = Call::new(&self.scripts.write, &all);
         call.arg(keys.due("")).arg(keys.failures_of("")).arg(keys.history_of(""));
         call.arg(keys.flag("")).arg(writes.len());
@@ -264,6 +270,7 @@ impl<'a> Write<'a> {
             is_unreadable: draft.loaded.record.is_err(),
             after: &draft.after,
             history: &draft.history,
+            changes: &draft.changes,
             not_after: draft.not_after,
             decided_at: draft.loaded.now.unwrap_or(now),
             is_proof: false,
@@ -288,7 +295,8 @@ impl<'a> Write<'a> {
     /// The bytes of the large parts that are written.
     fn size(&self) -> usize {
         let after = self.after;
-        let (data, definition) = (after.data.len(), after.definition.len());
+        let changes = self.changes.iter().map(Change::size).sum::<usize>();
+        let (data, definition) = (after.data.len(), after.definition.len() + changes);
         match self.before {
             Some(before) if before.data == after.data => definition,
             _ => data + definition,
@@ -330,11 +338,15 @@ impl<'a> Write<'a> {
             (Some(_), None) if !was_live => call.arg("-"),
             _ => call.arg(""),
         };
-        call.arg(self.history.len());
+        call.arg(self.history.len() + self.changes.len());
         for entry in self.history {
             let member = history::member(&entry.cursor());
             call.arg(member).arg(entry.fence).arg(codec::encode_entry(entry));
             call.arg(if entry.outcome.is_failure() { "1" } else { "" });
+        }
+        for change in self.changes {
+            let member = history::member(&change.cursor());
+            call.arg(member).arg(change.sequence).arg(codec::encode_change(change)).arg("c");
         }
         let FlagChanges { added, removed } = FlagChanges::of(self.name, *before, after);
         call.arg(added.len() + removed.len());

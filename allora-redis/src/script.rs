@@ -27,6 +27,7 @@ pub(crate) struct Scripts {
     pub(crate) repair_index: Script,
     pub(crate) purge_tombstones: Script,
     pub(crate) trim_history: Script,
+    pub(crate) trim_changes: Script,
     pub(crate) watch_unused: Script,
 }
 
@@ -46,6 +47,7 @@ impl Default for Scripts {
             repair_index: script(include_str!("lua/repair_index.lua")),
             purge_tombstones: script(include_str!("lua/purge_tombstones.lua")),
             trim_history: script(include_str!("lua/trim_history.lua")),
+            trim_changes: script(include_str!("lua/trim_changes.lua")),
             watch_unused: script(include_str!("lua/watch_unused.lua")),
         }
     }

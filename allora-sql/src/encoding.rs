@@ -11,7 +11,7 @@ use crate::driver::{Row, Type, Value};
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, HistoryEntry, Lease, NextRun, NotRunReason, OnExpiry, Outcome, Sharing},
-    record::{Accepted, EndedBy, MAX_FENCE, Record, TOMBSTONE, codec},
+    record::{Accepted, Change, EndedBy, MAX_FENCE, Record, TOMBSTONE, codec},
     time::{from_millis, saturating_add},
 };
 use std::{string::FromUtf8Error, time::Duration};
@@ -106,6 +106,10 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
     ("output", Type::BytesOrNull),
     ("is_failure", Type::Int),
 ];
+
+/// The columns of the table of changes. The first two are the key.
+pub(crate) const CHANGE: &[(&str, Type)] =
+    &[("fence", Type::Int), ("name", Type::Name), ("entry", Type::Bytes)];
 
 /// The columns of the table of flags, which are its key: a row for each flag of each job.
 pub(crate) const FLAG: &[(&str, Type)] = &[("flag", Type::Name), ("name", Type::Name)];
@@ -600,6 +604,12 @@ pub(crate) fn history_entry(row: Row) -> Option<HistoryEntry> {
     (entry.due_at, entry.started_at, entry.ended_at) = (due_at, started_at, ended_at);
     entry.output = output;
     Some(entry)
+}
+
+/// The row of a change.
+pub(crate) fn change_columns(change: &Change) -> Vec<Value> {
+    let bytes = codec::encode_change(change);
+    vec![Value::int(change.sequence), Value::bytes(&change.name), Value::bytes(&bytes)]
 }
 
 /// A time as it is stored: whole milliseconds since 1970.

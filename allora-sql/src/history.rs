@@ -1,4 +1,4 @@
-//! The history: pages, and its pruning.
+//! The history and the changes by clients: pages, and their pruning.
 
 use crate::{
     Sql,
@@ -8,8 +8,9 @@ use crate::{
 };
 use allora_core::{
     Result,
-    backend::{HistoryEntry, HistoryQuery, HistoryTrim},
-    store::{HistoryPruning, HistoryStore},
+    backend::{HistoryEntry, HistoryQuery, HistoryTrim, Newest},
+    record::{Change, codec},
+    store::{ChangeStore, HistoryPruning, HistoryStore},
 };
 use async_trait::async_trait;
 
@@ -39,6 +40,27 @@ impl HistoryStore for Sql {
     }
 }
 
+#[async_trait]
+impl ChangeStore for Sql {
+    fn pruning(&self) -> &HistoryPruning {
+        &self.client.history
+    }
+
+    async fn change_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
+        let statement = self.client.dialect.change_entries(query);
+        let rows = self.client.read_history("changes", statement).await?;
+        let bytes = rows.into_iter().filter_map(|mut row| row.pop()?.into_bytes());
+        Ok(bytes.filter_map(|bytes| codec::decode_change(&bytes).ok()).collect())
+    }
+
+    async fn trim_changes(&self, kept: Newest) -> Result {
+        let first = self.client.dialect.first_change_beyond(kept.entries);
+        let first = number(self.client.read_history(PRUNE, first).await?);
+        let below = kept.from.max(first.map_or(0, |first| first + 1));
+        self.client.remove_all(&self.client.dialect.remove_changes(below, REMOVED)).await
+    }
+}
+
 impl Client {
     async fn read_history(
         &self,
@@ -54,16 +76,22 @@ impl Client {
         let first = self.dialect.first_beyond(name, is_failure, kept.entries);
         let first = number(self.read_history(PRUNE, first).await?);
         let below = kept.from.max(first.map_or(0, |first| first + 1));
-        let statement = self.dialect.remove_history(name, is_failure, below, REMOVED);
-        loop {
-            let removed = retry!(self, PRUNE, async {
-                let mut lent = self.driver.writer().await?;
-                let done = lent.conn()?.run(statement.clone()).await;
-                self.driver.end(lent, done)
-            })?;
-            if removed.rows < REMOVED {
-                return Ok(());
-            }
-        }
+        self.remove_all(&self.dialect.remove_history(name, is_failure, below, REMOVED)).await
+    }
+
+    /// Repeats a statement that removes some at a time, until nothing is left to remove.
+    async fn remove_all(&self, statement: &Statement) -> Result {
+        while self.remove(statement).await? >= REMOVED {}
+        Ok(())
+    }
+
+    /// The number of rows that a statement removes.
+    async fn remove(&self, statement: &Statement) -> Result<u64> {
+        let removed = retry!(self, PRUNE, async {
+            let mut lent = self.driver.writer().await?;
+            let done = lent.conn()?.run(statement.clone()).await;
+            self.driver.end(lent, done)
+        })?;
+        Ok(removed.rows)
     }
 }

@@ -6,8 +6,8 @@ use crate::{
     dialect::{CHUNK, NewData, Write},
     driver::{Conn, Row, Value},
     encoding::{
-        StoredRow, has_same_rare, history_columns, is_same_job, job_columns, plausible,
-        rare_columns, state_columns,
+        StoredRow, change_columns, has_same_rare, history_columns, is_same_job, job_columns,
+        plausible, rare_columns, state_columns,
     },
 };
 use allora_core::{
@@ -17,8 +17,8 @@ use allora_core::{
     },
     record::{FlagChanges, MAX_DATA, Record},
     store::{
-        Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome, RecordStore,
-        Snapshot,
+        ChangeStore, Commit, Draft, FastPath, FlagStore, HistoryStore, Load, Loaded, Outcome,
+        RecordStore, Snapshot,
     },
 };
 use async_trait::async_trait;
@@ -90,6 +90,10 @@ impl RecordStore for Sql {
 
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.client.history.is_on().then_some(self as _)
+    }
+
+    fn change_store(&self) -> Option<&dyn ChangeStore> {
+        Some(self)
     }
 
     fn flag_store(&self) -> Option<&dyn FlagStore> {
@@ -294,6 +298,7 @@ fn write(draft: &Draft<'_, Version>) -> Write {
     let mut write = write_of(draft.name, draft.loaded.version, before, &draft.after);
     write.not_after = draft.not_after.map(|end| end.timestamp_micros());
     write.history = draft.history.iter().map(history_columns).collect();
+    write.changes = draft.changes.iter().map(change_columns).collect();
     write
 }
 
@@ -331,6 +336,7 @@ pub(crate) fn write_of(
         rare: rare.filter(|parts| id.is_some() || is_any(parts)),
         data,
         history: Vec::new(),
+        changes: Vec::new(),
         flags: FlagChanges::of(name, before, after),
     }
 }

@@ -87,7 +87,10 @@ impl Sql {
             match row.record {
                 Ok(record) => slot = Some(record),
                 // Always an error.
-                Err(reason) => drop(apply_unreadable(&reason, &operation, context, &mut slot)?),
+                Err(reason) => {
+                    let history = &mut HistoryBuffer::off();
+                    drop(apply_unreadable(&reason, &operation, context, &mut slot, history)?);
+                }
             }
         }
         let before = slot.clone();
@@ -245,7 +248,10 @@ impl Sql {
         let version = Version::of(&row);
         let before = match row.record {
             Ok(record) => record,
-            Err(reason) => return Ok(apply_unreadable(&reason, operation, context, &mut None)),
+            Err(reason) => {
+                let history = &mut HistoryBuffer::off();
+                return Ok(apply_unreadable(&reason, operation, context, &mut None, history));
+            }
         };
         let mut history = match client.history.is_on() {
             false => HistoryBuffer::off(),

@@ -11,6 +11,7 @@ mod disk;
 mod lines;
 mod package;
 mod publish;
+mod screenshots;
 mod services;
 mod stores;
 mod test;
@@ -35,6 +36,7 @@ cargo xtask COMMAND
   lines          the lines of product code of each package
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
+  screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
                  the guide `production`, on private servers
@@ -96,6 +98,7 @@ fn run(args: &[String]) -> Outcome {
         "services" => services::run(rest),
         "versions" => none(rest).and_then(|()| versions::run()),
         "tidy" => none(rest).and_then(|()| tidy::run()),
+        "screenshots" => none(rest).and_then(|()| screenshots::run()),
         "lines" => none(rest).and_then(|()| lines::run()),
         "ci" => none(rest).and_then(|()| ci::run()),
         "bench" => bench::run(rest),

@@ -1,30 +1,34 @@
-//! `allora console`: the console of a store, for browsers on this machine.
+//! `allora console`: the console of a store, for browsers on this machine or for whoever has a token.
 
 use crate::{
-    failure::{Failure, Outcome},
-    local_console::{self, NOT_LOCAL},
+    console_access::AccessArgs,
+    daemon::{Log, LogFormat},
+    failure::Outcome,
     server::Server,
     session::{self, Session},
     store::StoreArgs,
 };
-use allora_console::Access;
 use allora_core::runtime::Tokio;
 use clap::Args;
 use std::io::{self, Write};
+use tracing::Level;
 
 /// Serves pages that show what runs, what does not, and why.
 ///
-/// Any program on this machine can read them, and nothing can be changed from them. With --listen and
-/// --console, `allora run` serves the same pages.
+/// Without --tokens, any program on this machine can read them, and no other. Nothing can be changed from them
+/// without --allow-actions. With --listen and --console, `allora run` serves the same pages, for this machine
+/// and to read.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES
+  allora token ann --scope data,run >> tokens
+  allora console --tokens tokens --listen 0.0.0.0:9118 --host cron.example --allow-actions")]
 pub(crate) struct Console {
-    /// The address to listen on, which must be one of this machine alone.
+    /// The address to listen on. Without --tokens, one of this machine alone.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9118")]
     listen: String,
-    /// Also shows the data of schedules and the output of runs. Every account of this machine can then
-    /// read them.
-    #[arg(long)]
-    show_data: bool,
+    #[command(flatten)]
+    access: AccessArgs,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -32,17 +36,15 @@ pub(crate) struct Console {
 impl Console {
     pub(crate) fn run(self) -> Outcome {
         let server = Server::bind(&self.listen)?;
-        if !server.is_local() {
-            return Err(Failure::wrong(format!("--listen {}: {NOT_LOCAL}", self.listen)));
-        }
-        let reader = Access::reader("");
-        let access = if self.show_data { reader.with_data() } else { reader };
+        let access = self.access.checked(&server, &self.listen)?;
+        // Who did what, and why a page could not be made.
+        Log::open(None)?.begin(Some(Level::INFO), LogFormat::Text);
         session::with(&self.place, async |session: Session| {
-            let console = allora_console::Console::new(session.schedules);
-            let router = local_console::local(console, access);
+            let router = access.guard(allora_console::Console::new(session.schedules));
             let mut out = io::stdout().lock();
-            let (address, store) = (server.address(), self.place.shown()?);
-            writeln!(out, "http://{address}/ shows {store}, read-only; Ctrl-C ends it")?;
+            let (address, store, how) =
+                (server.address(), self.place.shown()?, self.access.shown());
+            writeln!(out, "http://{address}/ shows {store}, {how}; Ctrl-C ends it")?;
             out.flush()?;
             drop(out);
             server.serve(router, Tokio::current()?).await

@@ -81,12 +81,22 @@ impl History {
 
 /// A time of which the history is shown.
 #[derive(Clone, Copy, Debug)]
-enum Since {
+pub(super) enum Since {
     At(Time),
     Ago(Duration),
 }
 
-fn since(text: &str) -> Result<Since, String> {
+impl Since {
+    /// The time, by the store's clock.
+    pub(super) async fn time(self, session: &Session) -> Outcome<Time> {
+        match self {
+            Self::At(at) => Ok(at),
+            Self::Ago(ago) => Ok(session.schedules.store_now().await? - ago),
+        }
+    }
+}
+
+pub(super) fn since(text: &str) -> Result<Since, String> {
     if let Ok(at) = instant(text) {
         return Ok(Since::At(at));
     }
@@ -113,8 +123,7 @@ impl History {
         }
         let since = match self.since {
             None => None,
-            Some(Since::At(at)) => Some(at),
-            Some(Since::Ago(ago)) => Some(session.schedules.store_now().await? - ago),
+            Some(since) => Some(since.time(session).await?),
         };
         let size = match self.outcome.is_empty() && since.is_none() {
             true => self.limit,

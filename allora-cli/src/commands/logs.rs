@@ -77,7 +77,7 @@ impl Logs {
                     false => ControlFlow::Continue(()),
                 })
             };
-            again(&Tokio::current()?, LOOK, look).await
+            again(&Tokio::current()?, LOOK, false, look).await
         })
     }
 

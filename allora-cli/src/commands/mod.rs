@@ -38,6 +38,8 @@ mod state;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;
+pub(crate) mod token;
 pub(crate) mod trigger;
+pub(crate) mod undo;
 mod waits;
 pub(crate) mod why;

@@ -16,7 +16,7 @@ use allora_core::{
         self, Count, Flag, HistoryEntry, HistoryQuery, JobState, NotRunReason,
         Outcome as RunOutcome,
     },
-    runtime::{Runtime, Tokio},
+    runtime::Tokio,
     stored::Filter,
 };
 use clap::Args;
@@ -91,7 +91,7 @@ impl Status {
                     None => ControlFlow::Break(()),
                 })
             };
-            again(&Tokio::current()?, pause, look).await
+            again(&Tokio::current()?, pause, false, look).await
         })
     }
 

@@ -165,7 +165,8 @@ async fn wait(session: &Session, name: &str, triggered: &Triggered) -> Outcome<H
         }
         Ok(ControlFlow::Continue(()))
     };
-    again(&Tokio::current()?, LOOK, look).await
+    // The store has taken the trigger.
+    again(&Tokio::current()?, LOOK, true, look).await
 }
 
 /// Shows the end of a run, and ends as its command.

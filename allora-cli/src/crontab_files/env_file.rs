@@ -43,7 +43,8 @@ impl fmt::Debug for EnvFile {
 }
 
 /// Variables that the command itself reads from its environment; a line may call it.
-const COMMANDS_OWN: [&str; 3] = ["ALLORA_URL", "ALLORA_CONFIG", "ALLORA_ENVIRONMENT"];
+const COMMANDS_OWN: [&str; 4] =
+    ["ALLORA_URL", "ALLORA_CONFIG", "ALLORA_ENVIRONMENT", "ALLORA_ACTOR"];
 
 /// True if a variable is for this command when a line calls it, and not about the line.
 pub(crate) fn is_commands_own(name: &str) -> bool {

@@ -7,7 +7,7 @@ use crate::{
     failure::Outcome,
     output::counted,
 };
-use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
+use std::{collections::BTreeMap, env, fs, os::unix::fs::MetadataExt, path::PathBuf};
 
 /// The crontabs that a daemon was given.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Files {
     known: BTreeMap<PathBuf, Known>,
     /// Why they could not even be found, as it was said last.
     lost: Option<String>,
+    /// The error of the files of variables; those that were read before stay in force.
+    bad_variables: Option<Diagnostic>,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,15 @@ impl Files {
         form: Option<Form>,
         defaults: Defaults,
     ) -> Self {
-        Self { paths, env_files, form, defaults, known: BTreeMap::new(), lost: None }
+        let (known, lost, bad_variables) = (BTreeMap::new(), None, None);
+        Self { paths, env_files, form, defaults, known, lost, bad_variables }
+    }
+
+    /// True if a line, or this process, has a variable of this name.
+    pub(crate) fn have_variable(&self, name: &str) -> bool {
+        let is_it = |(own, _): &(String, String)| own == name;
+        let mut lines = self.known.values().flat_map(|known| &known.lines);
+        env::var_os(name).is_some() || lines.any(|line| line.shell.environment.iter().any(is_it))
     }
 
     /// The lines in force.
@@ -84,13 +94,17 @@ impl Files {
             Some(format!("crontab {first}{others}; what runs is {lines} {which}"))
         };
         let lost = self.lost.iter().map(|what| format!("crontab {what}; {KEPT}"));
-        lost.chain(self.known.values().filter_map(of_file)).collect()
+        let variables = self.bad_variables.iter();
+        let variables = variables
+            .map(|what| format!("{what}; the variables that were read before stay in force"));
+        lost.chain(variables).chain(self.known.values().filter_map(of_file)).collect()
     }
 
     /// The number of errors.
     pub(crate) fn errors(&self) -> usize {
         self.known.values().map(|known| known.bad.len()).sum::<usize>()
             + usize::from(self.lost.is_some())
+            + usize::from(self.bad_variables.is_some())
     }
 
     /// The beginnings of the names of the jobs that bad crontabs may have: what they would run when
@@ -127,11 +141,16 @@ impl Files {
         };
         self.lost = None;
         if all {
-            match EnvFile::read(&self.env_files) {
-                Ok(env_file) => self.defaults.env_file = env_file,
-                // The variables that were read before stay.
-                Err(diagnostic) => news.diagnostics.push(diagnostic),
-            }
+            self.bad_variables = match EnvFile::read(&self.env_files) {
+                Ok(env_file) => {
+                    self.defaults.env_file = env_file;
+                    None
+                }
+                Err(diagnostic) => {
+                    news.diagnostics.push(diagnostic.clone());
+                    Some(diagnostic)
+                }
+            };
         }
         let before = self.known.len();
         self.known.retain(|path, _| sources.iter().any(|source| source.path == *path));

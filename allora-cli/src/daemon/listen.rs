@@ -5,8 +5,8 @@
 
 use super::metrics::Metrics;
 use crate::{
+    console_access::{self, NOT_LOCAL},
     failure::{Failure, Outcome},
-    local_console::{self, NOT_LOCAL},
     server::Server,
     store::Store,
 };
@@ -32,6 +32,8 @@ pub(crate) struct Pages {
     /// Set when the store was reached, as is the console.
     scheduler: OnceLock<Handle>,
     console: OnceLock<Router>,
+    /// The console is among the pages.
+    pub(crate) has_console: bool,
     pub(crate) metrics: Metrics,
 }
 
@@ -41,33 +43,33 @@ impl Pages {
     /// # Errors
     /// The settings of the client are invalid.
     pub(crate) fn open(&self, store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome {
-        let console = match store.queries() {
-            None => Router::new().fallback(async || {
-                let why = "this store has no list of jobs and no history, so it has no console\n";
-                (StatusCode::NOT_IMPLEMENTED, why)
-            }),
-            Some(_) => {
-                let schedules = Schedules::on(store.clone(), runtime.clone())?;
-                let console = Console::new(schedules).handle(handle.clone());
-                local_console::local(console, Access::reader(""))
-            }
-        };
-        self.console.get_or_init(|| console);
+        if self.has_console {
+            let console = console(store, handle, runtime)?;
+            self.console.get_or_init(|| console);
+        }
         self.scheduler.get_or_init(|| handle.clone());
         Ok(())
     }
+}
+
+fn console(store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome<Router> {
+    if store.queries().is_none() {
+        return Ok(Router::new().fallback(async || {
+            let why = "this store has no list of jobs and no history, so it has no console\n";
+            (StatusCode::NOT_IMPLEMENTED, why)
+        }));
+    }
+    let schedules = Schedules::on(store.clone(), runtime.clone())?;
+    let console = Console::new(schedules).handle(handle.clone());
+    Ok(console_access::local(console, Access::reader("")))
 }
 
 /// Serves the pages until the process ends.
 ///
 /// # Errors
 /// The address cannot be listened on, or other machines reach it and the console is to be there.
-pub(crate) fn listen(
-    address: &str,
-    has_console: bool,
-    pages: Arc<Pages>,
-    runtime: &Tokio,
-) -> Outcome {
+pub(crate) fn listen(address: &str, pages: Arc<Pages>, runtime: &Tokio) -> Outcome {
+    let has_console = pages.has_console;
     let server = Server::bind(address)?;
     let local = server.address().to_string();
     if has_console && !server.is_local() {
@@ -77,7 +79,7 @@ pub(crate) fn listen(
     if has_console {
         info!(target: "allora", "the console is at http://{local}/, for browsers on this machine");
     }
-    let (router, of_server) = (router(pages, has_console), runtime.clone());
+    let (router, of_server) = (router(pages), runtime.clone());
     runtime.spawn(Box::pin(async move {
         if let Err(failure) = server.serve(router, of_server).await {
             error!(target: "allora", "{}", failure.what().unwrap_or_default());
@@ -86,14 +88,14 @@ pub(crate) fn listen(
     Ok(())
 }
 
-fn router(pages: Arc<Pages>, has_console: bool) -> Router {
+fn router(pages: Arc<Pages>) -> Router {
     let probes = Router::new()
         .route("/healthz", get(async || text(StatusCode::OK, "ok\n")))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
-    let router = match has_console {
-        true => probes.fallback(console),
+    let router = match pages.has_console {
+        true => probes.fallback(ask_console),
         false => probes.fallback(async || {
             let why = "here are /healthz, /readyz and /metrics alone; `allora run --console` adds the \
                        console for browsers on this machine\n";
@@ -129,7 +131,7 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
     (ONCE, kind, pages.metrics.text(pages.scheduler.get())).into_response()
 }
 
-async fn console(State(pages): State<Arc<Pages>>, request: Request) -> Response {
+async fn ask_console(State(pages): State<Arc<Pages>>, request: Request) -> Response {
     match pages.console.get() {
         Some(console) => console.clone().oneshot(request).await.into_response(),
         None => waiting(),
@@ -148,7 +150,7 @@ mod tests {
 
     /// The status, and the body.
     fn ask(has_console: bool, method: &str, path: &str) -> (u16, String) {
-        let router = router(Arc::default(), has_console);
+        let router = router(Arc::new(Pages { has_console, ..Pages::default() }));
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         let answer = router.oneshot(request).now_or_never().expect("nothing waits").unwrap();
         let status = answer.status().as_u16();

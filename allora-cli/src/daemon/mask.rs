@@ -14,13 +14,17 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// Masks these values, without blanks around them.
+    /// Masks these values, without blanks around them, and each of their lines: a program may print a
+    /// key of several lines with something before each of them.
     pub(super) fn new(values: impl Iterator<Item = String>) -> Self {
-        let mut secrets: Vec<Vec<u8>> = values
-            .map(|value| value.trim().as_bytes().to_vec())
-            .filter(|value| value.len() >= SHORTEST)
-            .collect();
+        let mut secrets: Vec<Vec<u8>> = Vec::new();
+        for value in values {
+            let parts = [&*value].into_iter().chain(value.lines()).map(str::trim);
+            let parts = parts.filter(|part| part.len() >= SHORTEST);
+            secrets.extend(parts.map(|part| part.as_bytes().to_vec()));
+        }
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.dedup();
         Self { secrets }
     }
 
@@ -82,6 +86,7 @@ mod tests {
         check(&["hush", "hush-hush"], "hush-hush hush-hu", "*** ***-hu");
         check(&["ababc"], "abababc", "ab***");
         check(&["one\ntwo"], "say one\ntwo\n", "say ***\n");
+        check(&["--key\nabcd\r\nefgh"], "> abcd\n> efgh\n> --key", "> ***\n> ***\n> ***");
         check(&[" hush\n"], "[hush]", "[***]");
         check(&["né né"], "né né né", "*** né");
     }

@@ -112,6 +112,15 @@ impl Daemon {
         for diagnostic in &diagnostics {
             complain("error", &diagnostic.to_string());
         }
+        for name in self.masked.iter().filter(|name| !files.have_variable(name)) {
+            complain(
+                "warning",
+                &format!(
+                    "--mask {name} masks nothing in what lines print: neither a line nor this \
+                     daemon has a variable of this name; correct it, if it is misspelt"
+                ),
+            );
+        }
         if let Some(path) = files.hopeless().first() {
             return Err(Failure::wrong(format!(
                 "not started: {} has no good line, see above; correct it",
@@ -160,12 +169,13 @@ impl Daemon {
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
         let mut pages = Pages::default();
+        pages.has_console = self.console;
         if self.listen.is_some() {
             pages.metrics = Metrics::install()?;
         }
         let pages = Arc::new(pages);
         if let Some(address) = &self.listen {
-            listen::listen(address, self.console, pages.clone(), &runtime)?;
+            listen::listen(address, pages.clone(), &runtime)?;
         }
         let reached = connect_with_retry::connect_with_retry(
             open,

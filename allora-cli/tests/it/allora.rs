@@ -36,9 +36,10 @@ impl Observed {
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_allora"));
     command.args(args);
-    for name in ["ALLORA_URL", "ALLORA_CONFIG", "ALLORA_ENVIRONMENT", "STATE_DIRECTORY"] {
-        command.env_remove(name);
+    for name in ["URL", "CONFIG", "ENVIRONMENT", "ACTOR"] {
+        command.env_remove(format!("ALLORA_{name}"));
     }
+    command.env_remove("STATE_DIRECTORY");
     command
 }
 

@@ -5,7 +5,7 @@ use crate::site::Site;
 use std::collections::BTreeSet;
 
 /// Commands without a store.
-const ALONE: [&str; 2] = ["completions", "man"];
+const ALONE: [&str; 3] = ["completions", "man", "token"];
 
 /// Each command with what is wrong, with what is refused or fails, and with what is done, in this
 /// order.
@@ -92,6 +92,11 @@ const CASES: &[(&[&str], i32)] = &[
     (&["history"], 0),
     (&["logs"], 2),
     (&["logs", "nothing"], 1),
+    (&["changes", "--since", "soon"], 2),
+    (&["changes", "nothing"], 1),
+    (&["changes"], 0),
+    (&["undo", "job", "x"], 2),
+    (&["undo", "job", "1"], 1),
     (&["stats"], 2),
     (&["stats", "job"], 1),
     (&["status", "--watch=soon"], 2),
@@ -121,6 +126,9 @@ const CASES: &[(&[&str], i32)] = &[
     (&["delete"], 2),
     (&["delete", "nothing"], 1),
     (&["delete", "job"], 0),
+    (&["token", "ann", "--scope", "write"], 2),
+    (&["token", "a:b"], 2),
+    (&["token", "ann"], 0),
     (&["completions", "ksh93"], 2),
     (&["completions", "bash"], 0),
     (&["man", "jobs/below"], 1),

@@ -172,7 +172,7 @@ fn without_the_console_there_are_the_probes_alone() {
     daemon.stop_well();
     let more = ["--listen", "0.0.0.0:0", "--console", "--url", "sqlite:store.db"];
     let refused = site.allora(&[&["run", "jobs"], &more[..]].concat()).refused(2);
-    assert!(refused.contains("no access tokens yet"), "{refused}");
+    assert!(refused.contains("without access tokens"), "{refused}");
 }
 
 #[test]

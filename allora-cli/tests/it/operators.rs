@@ -109,6 +109,49 @@ fn a_range_of_the_past_is_run_again() {
 }
 
 #[test]
+fn changes_are_listed_with_who_made_them_and_taken_back() {
+    let site = Site::new("");
+    let as_deploy = |args: &[&str]| {
+        let mut command = crate::allora::command(args);
+        command.current_dir(site.path("")).env("ALLORA_ACTOR", "deploy 7");
+        let output = command.args(["--url", "sqlite:store.db"]).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    };
+    allora(&site, &["init"]);
+    let data = "{\"env\": {\"PASSWORD\": \"hush\"}}";
+    as_deploy(&["add", "job", "t", "0 9 * * *", data]);
+    allora(&site, &["modify", "job", "--schedule", "0 10 * * *"]);
+    as_deploy(&["pause", "job", "-m", "for repairs"]);
+    let changes = json(&site, &["changes", "job"]);
+    let words: Vec<&str> = changes.iter().map(|it| it["action"].as_str().unwrap()).collect();
+    assert_eq!(words, ["pause", "modify", "create"]);
+    assert_eq!((&changes[0]["actor"], &changes[0]["via"]), (&"deploy 7".into(), &"command".into()));
+    assert_eq!(changes[0]["after"]["paused"]["note"], "for repairs");
+    assert!(!changes[2].to_string().contains("hush"), "{}", changes[2]);
+    assert_eq!(json(&site, &["changes", "--by", "deploy 7", "-n", "1"]), changes[..1]);
+    assert_eq!(json(&site, &["changes", "--by", "nobody"]), Vec::<Value>::new());
+    let table = allora(&site, &["changes"]);
+    for text in ["modify definition  ", "deploy 7  command  applied  ", "  for repairs\n"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    let undo = |change: &Value| {
+        let sequence = change["sequence"].to_string();
+        let url = ["--url", "sqlite:store.db"];
+        site.allora(&[&["undo", "job", &*sequence, "--json"], &url[..]].concat())
+    };
+    for change in &changes[..2] {
+        assert!(undo(change).fine().contains(r#""change":"undone""#));
+    }
+    let state = json(&site, &["show", "job"]).remove(0);
+    assert_eq!((&state["paused"], &state["schedule"]), (&Value::Null, &"0 9 * * *".into()));
+    assert!(undo(&changes[2]).refused(1).contains("only pauses"));
+    allora(&site, &["delete", "job"]);
+    let deletion = json(&site, &["changes", "job", "-n", "1"]).remove(0);
+    undo(&deletion).fine();
+    assert_eq!(json(&site, &["show", "job"])[0]["next"], state["next"]);
+}
+
+#[test]
 fn the_doctor_lists_the_checks_that_passed() {
     let site = Site::new("");
     allora(&site, &["init"]);

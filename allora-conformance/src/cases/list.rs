@@ -256,6 +256,18 @@ macro_rules! __cases {
                 eight_nodes_have_no_more_places_than_the_key: [];
                 a_key_that_no_job_uses_is_pruned_and_its_fences_continue: [];
             }
+            changes {
+                each_change_by_an_author_is_noted_once: [Changes];
+                a_change_without_an_author_is_not_noted: [Changes];
+                a_refused_change_is_noted_and_changes_nothing: [Changes];
+                of_two_edits_at_once_each_is_noted_as_it_ended: [Changes];
+                the_newest_changes_come_first_page_by_page: [Changes];
+                the_changes_of_a_deleted_job_are_kept: [Changes];
+                a_deletion_keeps_what_is_needed_to_undo_it: [Changes];
+                what_a_change_keeps_comes_back_whole: [Changes];
+                changes_older_than_a_year_are_removed: [Changes, History];
+                the_newest_changes_are_kept: [Changes, History];
+            }
             history {
                 a_run_is_a_lease_until_its_end_which_is_one_entry: [History];
                 every_outcome_has_an_entry: [History];

@@ -2,6 +2,7 @@
 
 mod at_most_once;
 mod cancel;
+mod changes;
 mod claim;
 mod contention;
 mod due_claims;

@@ -4,8 +4,9 @@ use allora_core::{
     Backend, Error, ErrorKind, Result,
     backend::{
         Applied, Batch, ClaimDue, ClaimedDue, Counts, Due, DueQuery, Flag, Flagged, History,
-        JobState, Notification, Notifier, Page, Queries, TimeSource,
+        HistoryQuery, JobState, Notification, Notifier, Page, Queries, TimeSource,
     },
+    record::Change,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -241,6 +242,10 @@ impl<H: Hooks> Queries for Wrapped<H> {
 
     async fn kinds(&self) -> Result<Vec<String>> {
         self.hooks.kinds(self.inner()?).await
+    }
+
+    async fn changes(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
+        self.inner()?.changes(query).await
     }
 
     async fn flagged(&self, flag: Flag<'_>, page: Page<'_>, time: TimeSource) -> Result<Flagged> {

@@ -3,6 +3,7 @@
 use allora_core::{
     ErrorKind, Time,
     backend::{Applied, Due, HistoryEntry, JobState, Reply},
+    record::Change,
 };
 
 /// An answer, from either side.
@@ -12,6 +13,7 @@ pub(super) enum Observed {
     Due(Time, Vec<JobState>, Option<Time>),
     States(Vec<JobState>),
     History(Vec<HistoryEntry>),
+    Changes(Vec<Change>),
 }
 
 /// The parts that the comparison includes.
@@ -52,7 +54,10 @@ impl Exactness {
             Observed::History(entries) if !self.fences => {
                 entries.iter_mut().for_each(|entry| entry.fence = 0);
             }
-            Observed::History(_) => {}
+            Observed::Changes(changes) if !self.fences => {
+                changes.iter_mut().for_each(blank_change);
+            }
+            Observed::History(_) | Observed::Changes(_) => {}
         }
     }
 
@@ -87,6 +92,16 @@ impl Exactness {
                 lease.until = Time::UNIX_EPOCH;
             }
         }
+    }
+}
+
+fn blank_change(change: &mut Change) {
+    change.sequence = 0;
+    if change.detail.starts_with("run ") {
+        change.detail.clear();
+    }
+    for record in [&mut change.before, &mut change.after].into_iter().flatten() {
+        (record.fence, record.generation, record.incarnation) = (0, 0, 0);
     }
 }
 

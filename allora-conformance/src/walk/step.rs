@@ -16,10 +16,11 @@ use crate::{
 use allora_core::{
     Time,
     backend::{
-        Action, Advance, Batch, CancelScope, Claim, ClaimKey, Completion, Cursor, Due, DueQuery,
-        Edit, HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
-        Operation, Page, Replan, Reply, RetryCause, Sharing, TimeSource,
+        Action, Advance, Author, Batch, CancelScope, Claim, ClaimKey, Completion, Cursor, Due,
+        DueQuery, Edit, HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason,
+        Occurrence, Operation, Page, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
+    record::MAX_CHANGES,
     time::whole_millis,
 };
 use chrono::TimeDelta;
@@ -162,6 +163,7 @@ pub(super) struct Walker {
     asked: Vec<(&'static str, ClaimKey<'static>)>,
     story: Vec<String>,
     has_history: bool,
+    has_changes: bool,
 }
 
 impl Walker {
@@ -176,6 +178,7 @@ impl Walker {
         };
         Self {
             has_history: nodes[0].backend.history().is_some(),
+            has_changes: !unsupported.contains(&Capability::Changes),
             nodes,
             reference: ReferenceModel::default(),
             kinds,
@@ -236,8 +239,16 @@ impl Walker {
         (0..2 + random.below(5)).filter_map(|_| random.pick(&operations).copied()).collect()
     }
 
-    /// Compares the histories that the walk has left.
+    /// Compares the histories and the changes that the walk has left.
     pub(super) async fn compare_history(&self) -> Result<(), String> {
+        if self.has_changes {
+            // A store may keep no more of each job.
+            let query = HistoryQuery::new(MAX_CHANGES).name(NAMES[1]);
+            let store = fine(self.nodes[0].queries().changes(query).await);
+            let reference = self.reference.changes(query);
+            same(Observed::Changes(store), Observed::Changes(reference), self.exactness)
+                .map_err(|difference| format!("the changes\n{difference}"))?;
+        }
         if !self.has_history {
             return Ok(());
         }
@@ -326,12 +337,15 @@ impl Walker {
         planned: Vec<(&'static str, Planned)>,
     ) -> Result<(), String> {
         let node = random.below(2) as usize;
+        let author = Author::new("ann").via("a walk");
         let mut operations = [Vec::new(), Vec::new()];
         for (name, planned) in &planned {
             let action = planned.for_reference();
             self.tell(format!("{} {name}: {action:?}", self.nodes[node].id));
-            operations[0].push(Operation::new(name, planned.for_store()));
-            operations[1].push(Operation::new(name, action));
+            // The changes of one job have an author.
+            let author = (*name == NAMES[1]).then_some(&author);
+            operations[0].push(Operation::new(name, planned.for_store()).by(author));
+            operations[1].push(Operation::new(name, action).by(author));
         }
         let replies = self.both(node, [&operations[0], &operations[1]]).await?;
         for ((name, _), reply) in planned.iter().zip(replies) {

@@ -8,7 +8,7 @@ use allora_core::{
         History, HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, JobState, Notification,
         Notifier, Operation, Page, Queries, Reply, TimeSource,
     },
-    record::{HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
+    record::{Change, HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
 };
 use async_trait::async_trait;
 use futures::{StreamExt, channel::mpsc, stream::BoxStream};
@@ -37,7 +37,8 @@ impl Step<'_> {
 
     /// Applies this in its place.
     pub(crate) fn apply_instead(&mut self, action: Action<'_>) -> Result<Reply> {
-        let operation = Operation::new(self.operation.name, action).output(self.operation.output);
+        let Operation { name, output, author, .. } = *self.operation;
+        let operation = Operation::new(name, action).output(output).by(author);
         apply(self.record, &operation, self.context, self.history)
     }
 
@@ -82,11 +83,17 @@ pub(crate) trait Defect: Send + Sync + 'static {
     fn entries(entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
         entries
     }
+    fn changes(changes: Vec<Change>) -> Vec<Change> {
+        changes
+    }
     fn history_cursor(before: Option<&HistoryCursor>) -> Option<HistoryCursor> {
         before.cloned()
     }
     fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
         model.prune_history(limits, now);
+    }
+    fn prune_changes(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_changes(limits, now);
     }
     fn notifies() -> bool {
         true
@@ -203,7 +210,9 @@ impl<D: Defect> Backend for Broken<D> {
     }
     async fn prune(&self, time: TimeSource) -> Result {
         if let Some(limits) = &self.limits {
-            D::prune(&mut self.model(), limits, time.without_store_clock());
+            let (mut model, now) = (self.model(), time.without_store_clock());
+            D::prune(&mut model, limits, now);
+            D::prune_changes(&mut model, limits, now);
         }
         Ok(())
     }
@@ -244,6 +253,9 @@ impl<D: Defect> Queries for Broken<D> {
     }
     async fn kinds(&self) -> Result<Vec<String>> {
         Ok(D::kinds(self.model().kinds()))
+    }
+    async fn changes(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
+        Ok(D::changes(self.model().changes(query)))
     }
     async fn flagged(&self, flag: Flag<'_>, page: Page<'_>, time: TimeSource) -> Result<Flagged> {
         let now = time.without_store_clock();

@@ -9,7 +9,7 @@ use allora_core::{
         HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome,
         Reply, Sharing,
     },
-    record::{HistoryBuffer, Record},
+    record::{Change, HistoryBuffer, Record},
     time::{end_of_time, saturating_add, whole_millis},
 };
 use chrono::{SubsecRound, TimeDelta};
@@ -909,5 +909,57 @@ impl Defect for IgnoresTheClaimIdOfAKey {
             }
             _ => step.apply(),
         }
+    }
+}
+
+/// Notes no change that was refused.
+pub(crate) struct ForgetsRefusals;
+impl Defect for ForgetsRefusals {
+    fn changes(mut changes: Vec<Change>) -> Vec<Change> {
+        changes.retain(|change| change.result.error().is_empty());
+        changes
+    }
+}
+
+/// Keeps of a change what the job became, and not what it was.
+pub(crate) struct ForgetsWhatWas;
+impl Defect for ForgetsWhatWas {
+    fn changes(mut changes: Vec<Change>) -> Vec<Change> {
+        changes.iter_mut().for_each(|change| change.before = None);
+        changes
+    }
+}
+
+/// Keeps all changes, however old or many they are.
+pub(crate) struct KeepsAllChanges;
+impl Defect for KeepsAllChanges {
+    fn prune_changes(_: &mut ReferenceModel, _: &HistoryLimits, _: Time) {}
+}
+
+/// Removes changes long before they are a year old.
+pub(crate) struct ForgetsChangesEarly;
+impl Defect for ForgetsChangesEarly {
+    fn prune_changes(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_changes(limits, now + Duration::from_secs(300 * 86_400));
+    }
+}
+
+/// Shows the oldest change of a page first.
+pub(crate) struct ShowsOldChangesFirst;
+impl Defect for ShowsOldChangesFirst {
+    fn changes(mut changes: Vec<Change>) -> Vec<Change> {
+        changes.reverse();
+        changes
+    }
+}
+
+/// Changes the record in one step, and notes that in another, which fails for a deletion.
+pub(crate) struct NotesInAnotherStep;
+impl Defect for NotesInAnotherStep {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let Action::Delete = &step.operation.action else { return step.apply() };
+        let reply = step.apply();
+        step.history.take_changes();
+        reply
     }
 }

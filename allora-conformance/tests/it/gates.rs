@@ -29,6 +29,7 @@ impl Fixture for Declared {
         &[
             Capability::Queries,
             Capability::History,
+            Capability::Changes,
             Capability::Notifications,
             Capability::Durability,
         ]

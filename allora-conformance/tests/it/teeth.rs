@@ -152,6 +152,12 @@ teeth! {
     keys_of_the_dead_stay: KeysOfTheDeadStay;
     ignores_the_claim_id_of_a_key: IgnoresTheClaimIdOfAKey;
     grants_keys_late: GrantsKeysLate;
+    forgets_refusals: ForgetsRefusals;
+    forgets_what_was: ForgetsWhatWas;
+    shows_old_changes_first: ShowsOldChangesFirst;
+    notes_in_another_step: NotesInAnotherStep;
+    keeps_all_changes: KeepsAllChanges;
+    forgets_changes_early: ForgetsChangesEarly;
     fails_for_ever: FailsForEver;
     counts_all_names: CountsAllNames;
 }

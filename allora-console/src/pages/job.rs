@@ -8,11 +8,12 @@ use super::{
     strip::{COMING, PAST, Strip, strip},
 };
 use crate::{
+    actions::{buttons, letter_buttons},
     ask::Ask,
     context::Context,
     failure::Failure,
     look::{Look, look},
-    overview::waiting_for_keys,
+    reader::Reader,
     shared::Shared,
     times::Moment,
     words::{Around, short_nodes, words},
@@ -63,6 +64,8 @@ struct View {
     is_due: bool,
     schedule: Described,
     pause: String,
+    /// The actions that the reader may do.
+    buttons: Vec<Linked>,
     strip: Option<Strip>,
     question: Question,
     answer: Reason,
@@ -116,6 +119,7 @@ struct Letter {
     attempts: String,
     error: String,
     why: String,
+    buttons: Vec<Linked>,
 }
 
 /// The rows on a page of the history.
@@ -130,19 +134,19 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
             "The address has no name of a job: job?name=NAME.".into(),
         ));
     }
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     let page = ask.context(now);
-    let state = state(&shared, name).await?;
+    let state = state(&ask.reader, name).await?;
     let zone = state.as_ref().and_then(|state| described(state).zone);
     let context = page.in_zone_of(zone.as_deref());
     let (question, at) = question(&ask, &context);
-    let facts = Facts::read(&shared, name, state, at, now).await?;
+    let facts = Facts::read(&ask.reader, name, state, at, now).await?;
     let view = view(name, facts, question, at, &context);
     answer(&Job { head: Head::new(&shared, &ask, &context, ("job", "jobs"), name), view })
 }
 
-async fn state(shared: &Shared, name: &str) -> Result<Option<JobState>> {
-    match shared.schedules.get(name).await {
+async fn state(reader: &Reader, name: &str) -> Result<Option<JobState>> {
+    match reader.get(name).await {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         state => state.map(Some),
     }
@@ -166,31 +170,29 @@ fn question(ask: &Ask, context: &Context) -> (Question, Option<Time>) {
 
 impl Facts {
     async fn read(
-        shared: &Shared,
+        reader: &Reader,
         name: &str,
         state: Option<JobState>,
         at: Option<Time>,
         now: Time,
     ) -> Result<Self, Failure> {
-        let schedules = &shared.schedules;
-        let why = match schedules.why(name, at).await {
+        let why = match reader.why(name, at).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(Failure::no_job(name)),
             why => why?,
         };
-        let entries =
-            match schedules.history(HistoryQuery::new(PAST.max(ROWS) + 1).name(name)).await {
-                Err(error) if error.kind() == ErrorKind::Unsupported => None,
-                entries => Some(entries?),
-            };
+        let entries = match reader.history(HistoryQuery::new(PAST.max(ROWS) + 1).name(name)).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => None,
+            page => Some(page?.entries),
+        };
         let (mut definition, mut next, mut is_key_busy) = (None, Vec::new(), false);
         if let Some(state) = &state {
             // One that cannot be read has been explained by the answer.
-            definition = schedules.definition(state).await.ok();
-            next = schedules.next(name, NEXT).await.unwrap_or_default();
-            let waiting = waiting_for_keys(schedules, std::slice::from_ref(state), now).await?;
+            definition = reader.definition(state).await.ok();
+            next = reader.next(state, NEXT).await.unwrap_or_default();
+            let waiting = reader.waiting_for_keys(std::slice::from_ref(state), now).await?;
             is_key_busy = !waiting.is_empty();
         }
-        let nodes = schedules.nodes().await?;
+        let nodes = reader.nodes().await?;
         Ok(Self { state, definition, entries, next, why, nodes, is_key_busy })
     }
 }
@@ -260,6 +262,10 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
             .map(|next| context.moment(next.due_at)),
         is_due: next.is_some_and(|next| next.due_at <= context.now),
         pause: pause(&state, context),
+        buttons: match is_gone {
+            true => Vec::new(),
+            false => buttons(name, state.paused.is_some(), context),
+        },
         strip: strip(entries, &times[..times.len().min(COMING)], context),
         question,
         answer: reason(&facts.why, at, context),
@@ -280,6 +286,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
                 attempts: counted(letter.attempts as usize, "attempt"),
                 error: context.visible(&letter.error).to_owned(),
                 why: context.why(name, letter.occurrence.scheduled_at),
+                buttons: letter_buttons(name, &letter.occurrence, context),
             })
             .collect(),
         runs_on,

@@ -6,13 +6,17 @@ use crate::{
     context::Context,
     failure::Failure,
     look::{Look, look},
-    overview::waiting_for_keys,
     params::Params,
+    reader::Reader,
     shared::Shared,
     times::Moment,
     words::{Around, Word, words},
 };
-use allora_core::{NodeInfo, Result, Schedules, Time, backend::JobState, stored::Filter};
+use allora_core::{
+    NodeInfo, Result, Time,
+    backend::{Flag, JobState},
+    stored::Filter,
+};
 use askama::Template;
 use axum::extract::State;
 use std::{collections::HashSet, sync::Arc};
@@ -95,9 +99,9 @@ struct Found {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
     let asked = Asked::read(&ask.params)?;
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     let context = ask.context(now);
-    let found = find(&shared.schedules, &asked, now).await?;
+    let found = find(&ask.reader, &asked, now).await?;
     let view = view(asked, found, &context);
     answer(&Jobs { head: Head::new(&shared, &ask, &context, ("jobs", "jobs"), "Jobs"), view })
 }
@@ -162,23 +166,40 @@ impl Asked {
     }
 }
 
-async fn find(schedules: &Schedules, asked: &Asked, now: Time) -> Result<Found> {
-    let nodes = schedules.nodes().await?;
+async fn find(reader: &Reader, asked: &Asked, now: Time) -> Result<Found> {
+    let nodes = reader.nodes().await?;
     if asked.is_by_due {
-        let jobs = schedules.list_by_due(asked.filter(), BY_DUE).await?;
-        let busy = waiting_for_keys(schedules, &jobs, now).await?;
+        let jobs = reader.list_by_due(asked.filter(), BY_DUE).await?;
+        let busy = reader.waiting_for_keys(&jobs, now).await?;
         return Ok(Found { jobs: selected(jobs, asked, &nodes, &busy, now), ..Found::default() });
     }
     let mut found = Found::default();
     let mut after = Some(asked.after.clone()).filter(|after| !after.is_empty());
+    let mut flag = asked.state.and_then(Word::flag);
     let size = if asked.state.is_some() { PAGE } else { ROWS + 1 };
     let mut read = 0;
     loop {
-        let jobs = schedules.list(asked.filter(), after.as_deref(), size).await?;
-        let is_last = jobs.len() < size;
+        let (jobs, is_last) = match flag {
+            Some(of) => {
+                let page = reader.flagged(of, asked.filter(), after.as_deref(), size).await?;
+                if !page.is_complete {
+                    // The store cannot tell: all jobs are looked at.
+                    flag = None;
+                    continue;
+                }
+                let is_last = page.next.is_none();
+                after = page.next;
+                (page.found, is_last)
+            }
+            None => {
+                let jobs = reader.list(asked.filter(), after.as_deref(), size).await?;
+                let is_last = jobs.len() < size;
+                after = jobs.last().map(|job| job.name.clone());
+                (jobs, is_last)
+            }
+        };
         read += jobs.len();
-        after = jobs.last().map(|job| job.name.clone());
-        let busy = waiting_for_keys(schedules, &jobs, now).await?;
+        let busy = reader.waiting_for_keys(&jobs, now).await?;
         found.jobs.extend(selected(jobs, asked, &nodes, &busy, now));
         if found.jobs.len() > ROWS {
             found.jobs.truncate(ROWS);
@@ -211,7 +232,15 @@ fn selected(
         let words = words(&job, around, now);
         (job, words)
     });
-    with_words.filter(|(_, words)| asked.state.is_none_or(|state| words.contains(&state))).collect()
+    // A flag finds the jobs of all owners.
+    let has = |job: &JobState, flag: Option<Flag<'_>>| flag.is_none_or(|flag| flag.holds(job, now));
+    let filter = asked.filter();
+    let is_wanted = |(job, words): &(JobState, Vec<Word>)| {
+        asked.state.is_none_or(|state| words.contains(&state))
+            && has(job, filter.owner.map(Flag::Owner))
+            && has(job, filter.tag.map(Flag::Tag))
+    };
+    with_words.filter(is_wanted).collect()
 }
 
 fn view(asked: Asked, found: Found, context: &Context) -> View {

@@ -16,7 +16,20 @@ mod plots;
 mod strip;
 mod timeline;
 
-use crate::{ask::Ask, context::Context, failure::Failure, shared::Shared};
+pub(crate) use definition::described;
+pub(crate) use need::sentence;
+
+use crate::{
+    actions::{Done, done},
+    ask::Ask,
+    context::Context,
+    failure::Failure,
+    links::Linked,
+    params::Params,
+    shared::Shared,
+    times::machine,
+    words::{counted, grouped},
+};
 use askama::Template;
 use axum::response::Html;
 
@@ -53,6 +66,10 @@ pub(crate) struct Head {
     /// The store's time of day.
     pub(crate) clock: String,
     pub(crate) who: String,
+    /// The reader cannot change anything here.
+    pub(crate) is_read_only: bool,
+    /// The action that led here.
+    pub(crate) done: Option<Done>,
 }
 
 /// An entry of the list of pages.
@@ -65,7 +82,7 @@ pub(crate) struct Place {
 
 impl Head {
     /// The head of the page with this path, below the entry `under` of the list.
-    fn new(
+    pub(crate) fn new(
         shared: &Shared,
         ask: &Ask,
         context: &Context,
@@ -82,20 +99,30 @@ impl Head {
             site: shared.title.clone(),
             pages: PAGES.into_iter().map(place).collect(),
             path: if path.is_empty() { "./" } else { path },
-            carried: ask.params.without("zone"),
+            carried: carried(&ask.params, context),
             zone: context.zone.name().to_owned(),
             asked_zone: context.asked_zone.clone(),
             clock: context.zone.clock(context.now),
-            who: ask.access.who().to_owned(),
+            who: ask.reader.access().who().to_owned(),
+            is_read_only: !context.may_run && !context.may_edit,
+            done: done(&ask.params, context),
         }
     }
 }
 
-/// A name with the link to its page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Linked {
-    pub(crate) text: String,
-    pub(crate) link: String,
+/// The parameters that the form for the zone sends, too: the same page, without what was done before it.
+fn carried(params: &Params, context: &Context) -> Vec<(String, String)> {
+    let mut carried = params.without("zone");
+    for (name, value) in &mut carried {
+        // By the clocks of another zone, what was typed would be another time.
+        if name == "at"
+            && let Ok((at, _)) = context.zone.read(value)
+        {
+            *value = machine(at);
+        }
+    }
+    carried.retain(|(name, _)| !["done", "n", "id"].contains(&name.as_str()));
+    carried
 }
 
 /// A sentence in its pieces: what stands between backticks is code, which `prose.html` shows as such.
@@ -103,25 +130,6 @@ pub(crate) fn pieces(sentence: &str) -> impl Iterator<Item = (bool, &str)> {
     let is_even = sentence.matches('`').count().is_multiple_of(2);
     let separator = if is_even { "`" } else { "\n" };
     sentence.split(separator).enumerate().map(move |(i, piece)| (is_even && i % 2 == 1, piece))
-}
-
-/// A count with its noun.
-fn counted(count: usize, noun: &str) -> String {
-    let digits = grouped(count);
-    format!("{digits} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A number in groups of three digits: `10,000`.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 /// The first characters of a text, on one line.
@@ -142,6 +150,16 @@ mod tests {
         assert_eq!((&*counted(1, "job"), &*counted(0, "job")), ("1 job", "0 jobs"));
         assert_eq!((&*grouped(999), &*grouped(10_000)), ("999", "10,000"));
         assert_eq!(counted(1_234_567, "run"), "1,234,567 runs");
+    }
+
+    #[test]
+    fn a_typed_time_stays_the_same_one_in_another_zone() {
+        let params = Params::read("name=a&at=2026-10-26+02%3A00&zone=Europe%2FRome&n=1").unwrap();
+        let carried = carried(&params, &Context::of_test());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(carried, [pair("name", "a"), pair("at", "2026-10-26T01:00:00Z")]);
+        let odd = Params::read("at=half+past+two").unwrap();
+        assert_eq!(super::carried(&odd, &Context::of_test()), [pair("at", "half past two")]);
     }
 
     #[test]

@@ -18,8 +18,9 @@ pub(crate) struct Need {
     pub(crate) look: Look,
     /// The jobs that it is about; the first ones, if there are many.
     pub(crate) jobs: Vec<Linked>,
-    /// The number of all jobs that it is about.
-    pub(crate) count: usize,
+    /// The names of the jobs that it is about, and whether these are all.
+    pub(crate) about: Vec<String>,
+    pub(crate) is_whole: bool,
     /// The number of further jobs, and the list with all of them.
     pub(crate) more: Option<Linked>,
     /// The sentence, of which the jobs are the subject if there are any.
@@ -83,7 +84,13 @@ fn of_cause(
         evidence: since
             .map(|at| format!("Since {}, {}.", at.text, at.distance))
             .unwrap_or_default(),
-        count: overview.of(Word::Overdue).iter().filter(waits).count(),
+        about: overview
+            .of(Word::Overdue)
+            .iter()
+            .filter(waits)
+            .map(|job| job.name.clone())
+            .collect(),
+        is_whole: kind.is_none() || overview.has_all(Word::Overdue),
         page: page.map(|(text, link)| Linked { text: text.into(), link }),
         ..of_condition("problem", &text, condition.remedy())
     }
@@ -93,7 +100,8 @@ fn of_condition(word: &str, text: &str, remedy: &str) -> Need {
     Need {
         look: look(word),
         jobs: Vec::new(),
-        count: 0,
+        about: Vec::new(),
+        is_whole: true,
         more: None,
         text: sentence(text),
         evidence: String::new(),
@@ -109,9 +117,11 @@ fn of_jobs(overview: &Overview, context: &Context) -> Vec<Need> {
     let unhandled: Vec<String> = overview.unhandled.iter().filter_map(kind_of).collect();
     let overdue: Vec<&JobState> =
         overview.of(Word::Overdue).iter().filter(|job| !unhandled.contains(&job.kind)).collect();
-    let is_dead = |job: &&JobState| !job.dead.is_empty();
-    let failing: Vec<&JobState> =
-        overview.of(Word::Failing).iter().filter(|job| !is_dead(job)).collect();
+    // Of an attempt that is tried again, nobody need know yet.
+    let is_over = |job: &&JobState| {
+        job.dead.is_empty() && job.last.as_ref().is_some_and(|last| last.is_failure())
+    };
+    let failing: Vec<&JobState> = overview.of(Word::Failing).iter().filter(is_over).collect();
     let is_long = |job: &&JobState| {
         let forgotten = job.paused.as_ref().filter(|pause| pause.until.is_none());
         forgotten.is_some_and(|pause| pause.since + LONG_PAUSE <= context.now)
@@ -126,10 +136,11 @@ fn of_jobs(overview: &Overview, context: &Context) -> Vec<Need> {
         (Word::Paused, paused),
         (Word::Orphaned, all(Word::Orphaned)),
     ] {
+        let is_whole = overview.has_all(word);
         match jobs.as_slice() {
             [] => {}
-            [job] => needs.push(of_job(word, job, context)),
-            jobs => needs.push(of_many(word, jobs, context)),
+            [job] if is_whole => needs.push(of_job(word, job, context)),
+            jobs => needs.push(of_many(word, jobs, is_whole, context)),
         }
     }
     needs
@@ -137,7 +148,7 @@ fn of_jobs(overview: &Overview, context: &Context) -> Vec<Need> {
 
 /// The card of one job.
 fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
-    let mut need = of_many(word, &[job], context);
+    let mut need = of_many(word, &[job], true, context);
     need.page = why(context.job(&job.name));
     match word {
         Word::Overdue => {
@@ -157,7 +168,11 @@ fn of_job(word: Word, job: &JobState, context: &Context) -> Need {
         }
         Word::Failing => {
             if let Some(last) = &job.last {
-                need.text = format!("has not succeeded: its last run was {}.", last.word());
+                let ended = match last.word() {
+                    "failed" => "failed".to_owned(),
+                    other => format!("was {other}"),
+                };
+                need.text = format!("has not succeeded: its last run {ended}.");
                 need.look = look(last.word());
                 need.evidence = short(context.visible(last.error()), EVIDENCE);
             }
@@ -182,10 +197,11 @@ fn why(link: String) -> Option<Linked> {
 }
 
 /// The card that jobs with the same trouble share.
-fn of_many(word: Word, jobs: &[&JobState], context: &Context) -> Need {
+fn of_many(word: Word, jobs: &[&JobState], is_whole: bool, context: &Context) -> Need {
     let linked = |job: &&JobState| Linked { text: job.name.clone(), link: context.job(&job.name) };
-    let more = jobs.len().checked_sub(NAMED).filter(|more| *more > 0).map(|more| Linked {
-        text: format!("{more} more"),
+    let more = jobs.len().saturating_sub(NAMED);
+    let more = (more > 0 || !is_whole).then(|| Linked {
+        text: if is_whole { format!("{more} more") } else { "more".to_owned() },
         link: context.link("jobs", &[("state", word.text())]),
     });
     let (text, remedy) = match word {
@@ -214,11 +230,12 @@ fn of_many(word: Word, jobs: &[&JobState], context: &Context) -> Need {
             "Deploy the build that declares them, or remove their records with `allora gc`.",
         ),
     };
-    let text = if jobs.len() == 1 { singular(word, text) } else { text.to_owned() };
+    let text = if jobs.len() == 1 && is_whole { singular(word, text) } else { text.to_owned() };
     Need {
         look: look(word.text()),
         jobs: jobs.iter().take(NAMED).map(linked).collect(),
-        count: jobs.len(),
+        about: jobs.iter().map(|job| job.name.clone()).collect(),
+        is_whole,
         more,
         text,
         evidence: String::new(),
@@ -297,12 +314,17 @@ fn kind_of(condition: &Condition) -> Option<String> {
 }
 
 /// With a capital at its beginning and a full stop at its end, as a page has it.
-pub(super) fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let text = text.trim();
+    let is_open = !text.is_empty() && !text.ends_with(['.', '?', '!']);
+    capital(text) + if is_open { "." } else { "" }
+}
+
+/// With a capital at its beginning.
+pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
-    let Some(first) = chars.next() else { return String::new() };
-    let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
-    format!("{}{}{end}", first.to_uppercase(), chars.as_str())
+    let first = chars.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
 }
 
 #[cfg(test)]

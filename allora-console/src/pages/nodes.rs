@@ -44,7 +44,7 @@ struct Row {
     kinds: String,
     labels: String,
     needs: String,
-    jobs: usize,
+    jobs: String,
     problems: Vec<String>,
 }
 
@@ -57,10 +57,10 @@ struct Here {
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     let context = ask.context(now);
-    let nodes = shared.schedules.nodes().await?;
-    let health = shared.handle.as_ref().map(|handle| handle.health());
+    let nodes = ask.reader.nodes().await?;
+    let health = ask.reader.health(shared.handle.as_ref());
     let view = view(&nodes, health.as_ref(), &context);
     answer(&Nodes { head: Head::new(&shared, &ask, &context, ("nodes", "nodes"), "Nodes"), view })
 }
@@ -71,12 +71,14 @@ fn view(nodes: &[NodeInfo], health: Option<&Health>, context: &Context) -> View 
     let (runs, limit) = live
         .iter()
         .fold((0, 0), |(runs, limit), node| (runs + node.running, limit + node.concurrency));
+    let runs = match context.is_limited {
+        true => String::new(),
+        false => format!(", {runs} of {limit} runs"),
+    };
     let heading = match (live.len(), gone) {
         (0, _) => "No node is live".to_owned(),
-        (live, 0) => format!("{}, {runs} of {limit} runs", counted(live, "live node")),
-        (live, gone) => {
-            format!("{}, {gone} gone, {runs} of {limit} runs", counted(live, "live node"))
-        }
+        (live, 0) => format!("{}{runs}", counted(live, "live node")),
+        (live, gone) => format!("{}, {gone} gone{runs}", counted(live, "live node")),
     };
     let mut notes = NodeInfo::disagreements(nodes);
     let versions = live.iter().map(|node| node.version.as_deref().unwrap_or("none"));
@@ -103,6 +105,8 @@ fn row(node: &NodeInfo, context: &Context) -> Row {
     };
     let kinds: Vec<String> = node.kinds.iter().map(ToString::to_string).collect();
     let rest = if node.is_complete { "" } else { " and more" };
+    // The numbers count jobs that a limited reader may not see.
+    let number = |text: String| if context.is_limited { "–".to_owned() } else { text };
     Row {
         name: short_nodes(&node.node),
         id: node.node.clone(),
@@ -110,11 +114,11 @@ fn row(node: &NodeInfo, context: &Context) -> Row {
         version: node.version.clone().unwrap_or_else(|| "–".to_owned()),
         started: context.moment(node.started_at),
         seen: context.moment(node.last_seen),
-        runs: format!("{}/{}", node.running, node.concurrency),
+        runs: number(format!("{}/{}", node.running, node.concurrency)),
         kinds: kinds.join(", ") + rest,
         labels: node.labels.join(", "),
         needs: node.needed_labels.join(", "),
-        jobs: node.jobs,
+        jobs: number(node.jobs.to_string()),
         problems: node.problems.iter().map(|one| context.local_times(one)).collect(),
     }
 }

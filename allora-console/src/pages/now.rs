@@ -4,7 +4,7 @@ use super::{
     Answer, Head, Linked, answer, counted,
     entry::usual,
     grouped,
-    need::{Need, needs},
+    need::{Need, capital, needs},
     plots::{Plot, plots},
     timeline::{LANES, Timeline, begin, timeline},
 };
@@ -12,13 +12,16 @@ use crate::{
     ask::Ask,
     context::Context,
     look::{Look, look},
-    overview::{MOST, Overview},
+    overview::Overview,
+    reader::Reader,
     shared::Shared,
     times::{Moment, span, took},
-    words::{Word, short_nodes},
+    words::{Word, number, short_nodes},
 };
 use allora_core::{
-    ErrorKind, HistoryEntry, HistoryQuery, Result, Schedules, Time, backend::JobState, time::since,
+    ErrorKind, HistoryEntry, HistoryQuery, Result, Time,
+    backend::{Count, JobState},
+    time::since,
 };
 use askama::Template;
 use axum::extract::State;
@@ -43,7 +46,7 @@ struct View {
     others: String,
     next: Option<(Linked, Moment)>,
     needs: Vec<Need>,
-    counts: Vec<Count>,
+    counts: Vec<Number>,
     timeline: Timeline,
     /// None without a history.
     plots: Vec<Plot>,
@@ -56,7 +59,7 @@ struct View {
 
 /// The number of jobs in a state.
 #[derive(Clone, Debug)]
-struct Count {
+struct Number {
     look: Look,
     number: String,
     link: String,
@@ -90,22 +93,26 @@ const ENTRIES: usize = 3_000;
 const PAGE: usize = 500;
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     let context = ask.context(now);
-    let overview = Overview::read(&shared, now).await?;
-    let day = day(&shared.schedules, now).await?;
+    let mut overview = Overview::read(&ask.reader, shared.handle.as_ref(), now).await?;
+    let day = day(&ask.reader, now).await?;
+    if !overview.is_whole {
+        overview.learn(&ask.reader, &longest(&day), now).await?;
+    }
     let view = view(&overview, &day, &context);
     let head = Head::new(&shared, &ask, &context, ("", ""), view.heading.clone());
     answer(&Now { head, view })
 }
 
-async fn day(schedules: &Schedules, now: Time) -> Result<Day> {
+async fn day(reader: &Reader, now: Time) -> Result<Day> {
     let mut day = Day::default();
     let mut before = None;
-    while day.entries.len() < ENTRIES {
+    let mut read = 0;
+    while read < ENTRIES {
         let mut query = HistoryQuery::new(PAGE);
         query.before = before.as_ref();
-        let page = match schedules.history(query).await {
+        let page = match reader.history(query).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 return Ok(Day { is_unknown: true, ..day });
             }
@@ -115,9 +122,10 @@ async fn day(schedules: &Schedules, now: Time) -> Result<Day> {
         let is_recent = |entry: &HistoryEntry| {
             entry.ended_at.or(entry.started_at).is_none_or(|at| at >= begin(now))
         };
-        day.is_whole = page.len() < PAGE || !page.iter().all(is_recent);
-        before = page.last().map(HistoryEntry::cursor);
-        day.entries.extend(page.into_iter().filter(is_recent));
+        read += page.read;
+        day.is_whole = page.next.is_none() || !page.entries.iter().all(is_recent);
+        before = page.next;
+        day.entries.extend(page.entries.into_iter().filter(is_recent));
         if day.is_whole {
             break;
         }
@@ -129,13 +137,15 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
     let needs = needs(overview, context);
     let running = running(overview, day, context);
     let lanes = lanes(overview, day);
-    let (heading, troubled) = heading(&needs);
-    let fine = overview.jobs.saturating_sub(troubled);
-    let is_one = fine == 1;
-    let fine = match (troubled, fine) {
-        (0, _) => format!("{} in all.", counted(fine, "job")),
-        _ if is_one => "1 other is fine.".to_owned(),
-        _ => format!("{} others are fine.", grouped(fine)),
+    let troubled = troubled(&needs);
+    let all = overview.all();
+    let fine = match (troubled.number, all.number.saturating_sub(troubled.number)) {
+        (0, 1) if all.is_exact => "1 job in all.".to_owned(),
+        (0, _) => format!("{} jobs in all.", number(all)),
+        _ if !all.is_exact || !troubled.is_exact => format!("{} jobs in all.", number(all)),
+        (_, 0) => "No other job.".to_owned(),
+        (_, 1) => "1 other is fine.".to_owned(),
+        (_, fine) => format!("{} others are fine.", number(Count::new(fine, true))),
     };
     let runs = match running.len() {
         0 => "None runs now.".to_owned(),
@@ -148,16 +158,16 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
     let mut limits = Vec::new();
     if !overview.is_whole {
         limits.push(format!(
-            "There are more jobs: these are facts about the first {}.",
-            grouped(MOST)
+            "The plots show {} of these jobs: those that are due first, run, or need somebody.",
+            grouped(overview.jobs)
         ));
     }
     if day.is_unknown {
         limits.push("This store keeps no history: the plot has no past.".to_owned());
     }
     View {
-        heading,
-        others: format!("{fine} {runs}"),
+        heading: heading(needs.len(), troubled),
+        others: format!("{} {runs}", capital(&fine)),
         next,
         needs,
         counts: counts(overview, context),
@@ -180,36 +190,54 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
     }
 }
 
-/// The first line, and the number of jobs on the cards.
-fn heading(needs: &[Need]) -> (String, usize) {
-    let jobs: usize = needs.iter().map(|need| need.count).sum();
-    let heading = match (needs.len(), jobs) {
+/// The number of jobs on the cards: one that is on several counts once.
+fn troubled(needs: &[Need]) -> Count {
+    let names: HashSet<&str> =
+        needs.iter().flat_map(|need| &need.about).map(String::as_str).collect();
+    Count::new(names.len() as u64, needs.iter().all(|need| need.is_whole))
+}
+
+fn heading(cards: usize, troubled: Count) -> String {
+    match (cards, troubled.number) {
         (0, _) => "Nothing needs you".to_owned(),
         (1, 0) => "1 thing needs you".to_owned(),
         (cards, 0) => format!("{} need you", counted(cards, "thing")),
-        (_, 1) => "1 job needs you".to_owned(),
-        (_, jobs) => format!("{} need you", counted(jobs, "job")),
-    };
-    (heading, jobs)
+        (_, 1) if troubled.is_exact => "1 job needs you".to_owned(),
+        _ => capital(&format!("{} jobs need you", number(troubled))),
+    }
 }
 
-fn counts(overview: &Overview, context: &Context) -> Vec<Count> {
-    let all = Word::ALL.into_iter().filter(|word| overview.count(*word) > 0);
-    let count = |word: Word| Count {
-        look: look(word.text()),
-        number: grouped(overview.count(word)),
-        link: context.link("jobs", &[("state", word.text())]),
+fn counts(overview: &Overview, context: &Context) -> Vec<Number> {
+    let one = |word: Word| {
+        let count = overview.count(word).filter(|count| count.number > 0)?;
+        Some(Number {
+            look: look(word.text()),
+            number: number(count),
+            link: context.link("jobs", &[("state", word.text())]),
+        })
     };
-    all.map(count).collect()
+    Word::ALL.into_iter().filter_map(one).collect()
+}
+
+/// The names of the jobs that ran longest in the last day.
+fn longest(day: &Day) -> Vec<String> {
+    let mut longest: Vec<(&str, Duration)> = spent(day).into_iter().collect();
+    longest.sort_by_key(|(name, spent)| (std::cmp::Reverse(*spent), *name));
+    longest.into_iter().take(LANES).map(|(name, _)| name.to_owned()).collect()
+}
+
+fn spent(day: &Day) -> HashMap<&str, Duration> {
+    let mut spent: HashMap<&str, Duration> = HashMap::new();
+    for entry in &day.entries {
+        *spent.entry(&entry.name).or_default() += entry.duration().unwrap_or_default();
+    }
+    spent
 }
 
 /// The jobs that have a lane: those on the cards, then the running ones, then those that ran longest in
 /// the last day.
 fn lanes<'a>(overview: &'a Overview, day: &Day) -> Vec<&'a JobState> {
-    let mut spent: HashMap<&str, Duration> = HashMap::new();
-    for entry in &day.entries {
-        *spent.entry(&entry.name).or_default() += entry.duration().unwrap_or_default();
-    }
+    let spent = spent(day);
     let words = [Word::Overdue, Word::Dead, Word::Failing, Word::Running];
     let mut first: Vec<&JobState> = words.iter().flat_map(|word| overview.of(*word)).collect();
     let mut longest: Vec<&JobState> = overview.each().collect();
@@ -247,7 +275,7 @@ mod tests {
     use crate::times::at;
     use allora_core::{
         Outcome,
-        backend::{Lease, OnExpiry},
+        backend::{Counts, Flag, Lease, OnExpiry},
     };
 
     fn job(name: &str) -> JobState {
@@ -285,6 +313,33 @@ mod tests {
     }
 
     #[test]
+    fn a_job_on_two_cards_counts_once() {
+        let mut job = job("invoices");
+        job.last = Some(Outcome::Failed("refused".into()));
+        job.due_at = Some(at("2026-10-26T01:00:00Z"));
+        let view = seen(vec![job]);
+        assert_eq!((view.needs.len(), &*view.heading), (3, "1 job needs you"));
+        assert_eq!(view.others, "No other job. None runs now.");
+    }
+
+    #[test]
+    fn of_many_jobs_the_page_says_what_it_knows() {
+        let context = Context::of_test();
+        let mut failing = job("invoices");
+        failing.last = Some(Outcome::Failed("refused".into()));
+        let mut counts = Counts::default();
+        counts.states.push((Flag::Failing, Count::new(12, true)));
+        counts.kinds.push(("mail".into(), Count::new(2_000, true)));
+        let mut overview = Overview::of_many(vec![failing], counts, context.now);
+        overview.nodes.clear();
+        let view = view(&overview, &Day::default(), &context);
+        assert_eq!(view.heading, "At least 1 jobs need you");
+        assert!(view.others.starts_with("2,000 jobs in all."), "{}", view.others);
+        assert_eq!(view.counts.iter().map(|one| &*one.number).collect::<Vec<_>>(), ["12"]);
+        assert!(view.limits[0].starts_with("The plots show 1 of these jobs"), "{:?}", view.limits);
+    }
+
+    #[test]
     fn an_empty_store_says_how_to_add_a_job() {
         let view = seen(Vec::new());
         assert!(view.is_empty && view.running.is_empty());
@@ -306,6 +361,8 @@ mod tests {
             asked_zone: String::new(),
             clock: String::new(),
             who: "<b>ann</b>".into(),
+            is_read_only: true,
+            done: None,
         };
         let page = Now { head, view }.render().unwrap();
         for raw in ["<img", "<script>alert", "<b>ann", "style=", "onclick"] {

@@ -10,10 +10,11 @@ use crate::{
     context::Context,
     failure::Failure,
     look::{Look, look},
+    reader::Reader,
     shared::Shared,
     times::{Moment, took},
 };
-use allora_core::{HistoryEntry, HistoryQuery, Result, Schedules, backend::HistoryCursor};
+use allora_core::{HistoryEntry, HistoryQuery, Result, backend::HistoryCursor};
 use askama::Template;
 use axum::extract::State;
 use std::sync::Arc;
@@ -44,12 +45,12 @@ const AROUND: usize = 100;
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
     let (name, text) = (ask.params.exact("name"), ask.params.get("fence"));
     let fence: i64 = text.parse().map_err(|_| Failure::no_run(name, text))?;
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     // One that was deleted has no zone any more.
-    let state = shared.schedules.get(name).await.ok();
+    let state = ask.reader.get(name).await.ok();
     let zone = state.as_ref().and_then(|state| described(state).zone);
     let context = ask.context(now).in_zone_of(zone.as_deref());
-    let entries = around(&shared.schedules, name, fence).await?;
+    let entries = around(&ask.reader, name, fence).await?;
     let entry = entries.iter().find(|entry| entry.fence == fence);
     let entry = entry.ok_or_else(|| Failure::no_run(name, text))?;
     let view = view(entry, &entries, &context);
@@ -57,16 +58,16 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
 }
 
 /// The newest entries of a job, and those from this one on.
-async fn around(schedules: &Schedules, name: &str, fence: i64) -> Result<Vec<HistoryEntry>> {
-    let newest = schedules.history(HistoryQuery::new(AROUND).name(name)).await?;
-    if newest.len() < AROUND {
-        return Ok(newest);
+async fn around(reader: &Reader, name: &str, fence: i64) -> Result<Vec<HistoryEntry>> {
+    let newest = reader.history(HistoryQuery::new(AROUND).name(name)).await?;
+    if newest.next.is_none() {
+        return Ok(newest.entries);
     }
     let next = HistoryCursor { fence: fence.saturating_add(1), name: name.to_owned() };
     let query = HistoryQuery::new(AROUND).name(name);
-    let older = schedules.history(query.before(&next)).await?;
+    let older = reader.history(query.before(&next)).await?.entries;
     let is_new = |entry: &HistoryEntry| !older.iter().any(|other| other.fence == entry.fence);
-    let mut entries: Vec<HistoryEntry> = newest.into_iter().filter(is_new).collect();
+    let mut entries: Vec<HistoryEntry> = newest.entries.into_iter().filter(is_new).collect();
     entries.extend(older);
     Ok(entries)
 }

@@ -5,8 +5,10 @@ use super::{
     entry::{Row, row},
     grouped,
 };
-use crate::{ask::Ask, context::Context, failure::Failure, params::Params, shared::Shared};
-use allora_core::{HistoryEntry, HistoryQuery, Result, Schedules, backend::HistoryCursor};
+use crate::{
+    ask::Ask, context::Context, failure::Failure, params::Params, reader::Reader, shared::Shared,
+};
+use allora_core::{HistoryEntry, HistoryQuery, Result, backend::HistoryCursor};
 use askama::Template;
 use axum::extract::State;
 use std::sync::Arc;
@@ -82,9 +84,9 @@ struct Found {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
     let asked = Asked::read(&ask.params)?;
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     let context = ask.context(now);
-    let found = find(&shared.schedules, &asked).await?;
+    let found = find(&ask.reader, &asked).await?;
     let view = view(asked, found, &context);
     answer(&Runs { head: Head::new(&shared, &ask, &context, ("runs", "runs"), "Runs"), view })
 }
@@ -144,7 +146,7 @@ impl Asked {
     }
 }
 
-async fn find(schedules: &Schedules, asked: &Asked) -> Result<Found> {
+async fn find(reader: &Reader, asked: &Asked) -> Result<Found> {
     let mut found = Found::default();
     let mut before = asked.before.clone();
     let mut read = 0;
@@ -152,20 +154,20 @@ async fn find(schedules: &Schedules, asked: &Asked) -> Result<Found> {
         let mut query = HistoryQuery::new(PAGE);
         query.name = Some(asked.name.as_str()).filter(|name| !name.is_empty());
         query.before = before.as_ref();
-        let page = schedules.history(query).await?;
-        let is_last = page.len() < PAGE;
-        read += page.len();
-        for entry in page {
-            before = Some(entry.cursor());
+        let page = reader.history(query).await?;
+        read += page.read;
+        for entry in page.entries {
+            let place = entry.cursor();
             if asked.is_asked_for(&entry) {
                 found.entries.push(entry);
             }
             if found.entries.len() == ROWS {
-                found.older = before;
+                found.older = Some(place);
                 return Ok(found);
             }
         }
-        if is_last {
+        before = page.next;
+        if before.is_none() {
             return Ok(found);
         }
         if read >= MOST {

@@ -82,7 +82,7 @@ const MOST: usize = 100;
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
     let asked = Asked::read(&ask.params)?;
-    let now = shared.schedules.store_now().await?;
+    let now = ask.reader.store_now().await?;
     let context = ask.context(now);
     let definition = match asked.text.is_empty() {
         true => None,

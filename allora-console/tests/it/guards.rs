@@ -1,8 +1,8 @@
 //! The guards: access, headers, methods, and the slash at the end.
 
-use super::{ask, console, get, with_store};
-use allora_console::{Access, Console};
-use axum::Router;
+use super::{ask, console, get, send, with_store};
+use allora_console::{Access, Console, Decision, Scope};
+use axum::{Router, body::Body, http::Request};
 
 #[test]
 fn without_a_closure_every_page_is_closed_and_the_style_sheet_is_not() {
@@ -53,12 +53,9 @@ fn every_answer_has_the_strict_headers() {
 fn other_methods_and_addresses_are_refused_in_words() {
     with_store(&[], async |schedules| {
         let router = console(schedules);
-        let posted = ask(&router, "POST", "/jobs").await;
-        assert!(
-            posted.status == 405 && posted.body.contains("only shows pages"),
-            "{}",
-            posted.body
-        );
+        let posted = Request::builder().method("POST").header("sec-fetch-site", "same-origin");
+        let posted = send(&router, posted.uri("/jobs").body(Body::empty()).unwrap()).await;
+        assert!(posted.status == 405 && posted.body.contains("Only GET"), "{}", posted.body);
         let lost = get(&router, "/jobs/acme").await;
         assert!(lost.status == 404 && lost.body.contains("No such page"), "{}", lost.body);
         for (path, says) in [
@@ -88,6 +85,54 @@ fn a_mounted_console_works_with_its_slash_and_leads_to_it() {
                 .into_iter()
                 .find(|bad| answer.body.contains(bad));
             assert_eq!(leads, None, "{path}: a link that is not relative");
+        }
+    });
+}
+
+#[test]
+fn whoever_is_unknown_is_asked_for_a_password_and_a_worker_reads_nothing() {
+    with_store(&[], async |schedules| {
+        let unknown = Console::new(schedules.clone()).access(|_| Decision::Unknown).into_router();
+        let answer = get(&unknown, "/").await;
+        assert_eq!((answer.status, answer.body.contains("Who are you")), (401, true));
+        assert!(answer.header("www-authenticate").starts_with("Basic "));
+        let worker = |_: &axum::http::request::Parts| Some(Access::new("w").with(Scope::Work));
+        let answer = get(&Console::new(schedules).access(worker).into_router(), "/").await;
+        assert!(answer.status == 403 && answer.body.contains("read"), "{}", answer.body);
+    });
+}
+
+#[test]
+fn a_foreign_host_or_a_foreign_page_is_refused() {
+    with_store(&["report"], async |schedules| {
+        let access = Access::reader("ann").with(Scope::Run);
+        let console = Console::new(schedules).access(move |_| Some(access.clone()));
+        let router = console.allow_actions().hosts(["ops.example"]).into_router();
+        for (host, status) in [("ops.example:8443", 200), ("localhost", 200), ("evil.example", 421)]
+        {
+            for path in ["/jobs", "/console.css"] {
+                let request = Request::builder().uri(path).header("host", host);
+                let answer = send(&router, request.body(Body::empty()).unwrap()).await;
+                assert_eq!(answer.status, status, "{host}{path}");
+                assert!(!answer.header("content-security-policy").is_empty(), "{host}");
+            }
+        }
+        assert_eq!(ask(&router, "GET", "/jobs").await.status, 421, "it names no host");
+        for (name, value) in [
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+            ("origin", "https://evil.example"),
+            ("origin", "null"),
+            ("x-nothing", "of all that"),
+        ] {
+            let request =
+                Request::builder().method("POST").uri("/act").header("host", "ops.example");
+            let request = request.header(name, value).body(Body::from("do=pause")).unwrap();
+            let answer = send(&router, request).await;
+            assert!(
+                answer.status == 403 && answer.body.contains("Not from this console"),
+                "{name} {value}"
+            );
         }
     });
 }

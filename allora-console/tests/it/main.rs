@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
 
+mod actions;
 mod guards;
+mod limits;
 mod pages;
 
 use allora::{
@@ -32,7 +34,10 @@ impl Answer {
 }
 
 async fn ask(router: &Router, method: &str, path: &str) -> Answer {
-    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    send(router, Request::builder().method(method).uri(path).body(Body::empty()).unwrap()).await
+}
+
+async fn send(router: &Router, request: Request<Body>) -> Answer {
     let (parts, body) = router.clone().oneshot(request).await.unwrap().into_parts();
     let body = to_bytes(body, 1 << 20).await.unwrap();
     let body = String::from_utf8(body.to_vec()).unwrap();
@@ -41,6 +46,17 @@ async fn ask(router: &Router, method: &str, path: &str) -> Answer {
 
 async fn get(router: &Router, path: &str) -> Answer {
     ask(router, "GET", path).await
+}
+
+/// The text of an attribute, as a browser reads it.
+fn unescaped(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (code, c) in
+        [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'"), ("&#38;", "&")]
+    {
+        text = text.replace(code, c);
+    }
+    text.replace("&amp;", "&")
 }
 
 /// A store with these schedules, of which a node has run the ones that were due within a minute.
@@ -67,6 +83,23 @@ fn with_store(names: &[&str], test: impl AsyncFnOnce(Schedules)) {
         let schedules = Schedules::on(store, node).unwrap();
         test(schedules).await;
     });
+}
+
+/// A store with these schedules, of which three occurrences are due, and no node runs any.
+fn with_idle_store(names: &[&str], test: impl AsyncFnOnce(Schedules)) {
+    let sim = Sim::new(1);
+    let store = Memory::new().with_history(HistoryLimits::default());
+    let node = sim.node();
+    let start = node.wall();
+    let schedules = Schedules::on(store, node).unwrap();
+    sim.block_on(async {
+        for name in names {
+            let stored = StoredSchedule::new(*name, "report", "@every 20s");
+            schedules.add(&stored).await.unwrap();
+        }
+    });
+    sim.run_until(start + allora::chrono::TimeDelta::seconds(61));
+    sim.block_on(test(schedules));
 }
 
 fn spawn(node: &SimNode, scheduler: Scheduler) {

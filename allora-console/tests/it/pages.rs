@@ -1,16 +1,11 @@
 //! Every page on a store in which schedules have run.
 
-use super::{console, get, with_store};
+use super::{console, get, unescaped, with_store};
 
 /// The address in the first link that begins with this text.
 fn link<'a>(page: &'a str, begins: &str) -> &'a str {
     let at = page.find(&format!("href=\"{begins}")).unwrap_or_else(|| panic!("{begins}: {page}"));
     page[at + 6..].split('"').next().unwrap()
-}
-
-/// The text of an attribute, as a browser reads it.
-fn unescaped(text: &str) -> String {
-    text.replace("&#38;", "&").replace("&amp;", "&")
 }
 
 #[test]

@@ -14,6 +14,12 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The default number of entries of each job, unless a store has a smaller one.
 const ENTRIES: u64 = 1_000;
 
+/// The default number of changes by clients, unless a store has a smaller one.
+const CHANGES: u64 = 100_000;
+
+/// The age of a change by a client.
+const CHANGE_AGE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// The limits of a history, for each job: a number of entries and an age for
 /// [failures](super::Outcome::is_failure), and others for the rest. Whichever comes first removes an
 /// entry.
@@ -49,11 +55,21 @@ pub struct HistoryLimits {
     pub failures_per_job: Option<u64>,
     /// The age of a failure. Default: 1 year. Range: 1 hour to 100 years.
     pub failure_age: Duration,
+    /// The number of [changes by clients](crate::Schedules::changes), of all jobs together, which are
+    /// kept for a year, whether there is a history or not. `None`: the default of the store, which is
+    /// 100 000, and 10 000 in etcd and in process memory. Range: 0 to 1 million.
+    pub changes: Option<u64>,
 }
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self { per_job: None, age: 90 * DAY, failures_per_job: None, failure_age: 365 * DAY }
+        Self {
+            per_job: None,
+            age: 90 * DAY,
+            failures_per_job: None,
+            failure_age: 365 * DAY,
+            changes: None,
+        }
     }
 }
 
@@ -93,6 +109,13 @@ impl HistoryLimits {
         self
     }
 
+    /// This number of changes by clients, of all jobs together.
+    #[must_use]
+    pub fn changes(mut self, changes: u64) -> Self {
+        self.changes = Some(changes);
+        self
+    }
+
     /// Checks the ranges: for stores, when they connect.
     ///
     /// # Errors
@@ -101,6 +124,9 @@ impl HistoryLimits {
         let numbers = [self.per_job, self.failures_per_job].into_iter().flatten();
         if let Some(asked) = numbers.max().filter(|most| *most > 1_000_000) {
             return Err(format!("{asked} history entries of each job; give at most 1000000"));
+        }
+        if let Some(asked) = self.changes.filter(|asked| *asked > 1_000_000) {
+            return Err(format!("{asked} changes by clients; give at most 1000000"));
         }
         let range = Duration::from_secs(3_600)..=36_500 * DAY;
         match [self.age, self.failure_age].into_iter().find(|age| !range.contains(age)) {
@@ -121,6 +147,12 @@ impl HistoryLimits {
             rest: newest(self.per_job, self.age),
             failures: newest(self.failures_per_job, self.failure_age),
         }
+    }
+
+    /// The changes by clients that are kept at this time.
+    pub fn changes_at(&self, now: Time) -> Newest {
+        let entries = self.changes.unwrap_or(CHANGES);
+        Newest { entries, from: oldest_fence(now, CHANGE_AGE) }
     }
 }
 
@@ -157,11 +189,17 @@ impl HistoryTrim {
     /// `true` if the next entry of a job goes, from its newest one to its oldest: for stores that read
     /// the entries to decide. The value is for one job.
     pub fn removes(&mut self, fence: i64, is_failure: bool) -> bool {
-        let kept = if is_failure { &mut self.failures } else { &mut self.rest };
-        if kept.entries == 0 || fence < kept.from {
+        if is_failure { self.failures.removes(fence) } else { self.rest.removes(fence) }
+    }
+}
+
+impl Newest {
+    /// `true` if the next one goes, from the newest to the oldest.
+    pub fn removes(&mut self, fence: i64) -> bool {
+        if self.entries == 0 || fence < self.from {
             return true;
         }
-        kept.entries -= 1;
+        self.entries -= 1;
         false
     }
 }
@@ -203,6 +241,7 @@ mod tests {
             limits.failures_per_job(1_000_001),
             limits.age(Duration::from_secs(3_599)),
             limits.failure_age(36_501 * DAY),
+            limits.changes(1_000_001),
         ] {
             let text = wrong.check().unwrap_err();
             assert!(text.contains("give "), "{text}");

@@ -27,8 +27,8 @@ pub use key::{ClaimKey, Waiter};
 pub use not_run::{NotRun, NotRunReason};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
-    Action, Advance, Batch, CancelScope, Completion, Edit, NewSchedule, OPERATOR, Operation,
-    Replan, RetryCause, TimeSource,
+    Action, Advance, Author, Batch, CancelScope, Completion, Edit, NewSchedule, OPERATOR,
+    Operation, Replan, RetryCause, TimeSource,
 };
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;

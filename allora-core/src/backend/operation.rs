@@ -3,7 +3,7 @@
 use super::{Claim, ClaimKey, Cursor, ImportedProgress, NextRun, NotRun, Occurrence};
 use crate::{record::TRIGGER_RETENTION, time::Time};
 use allora_schedule::Excluded;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// The node name of operators' and clients' batches, as history shows it.
 pub const OPERATOR: &str = "operator";
@@ -62,6 +62,68 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// An upper bound for what an operation has beside texts of any length: names, ids, times.
 pub(crate) const OPERATION_BYTES: usize = 1_000;
 
+/// The person or program that makes a change, its way, and its reason.
+///
+/// ```
+/// use allora::backend::Author;
+///
+/// let author = Author::new("ann").via("console").note("the mail server is down");
+/// assert_eq!(author.to_string(), "ann (console)");
+/// assert_eq!(Author::from("ann"), Author::new("ann"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Author {
+    /// The actor: a person, an API token, a program, a crontab. The same rules as for a name.
+    pub actor: String,
+    /// The way: the console, the API, the command. Default: empty. The same rules as for a name.
+    pub via: String,
+    /// The reason, for readers. Default: empty. Range: 0 to [1 KiB](crate::record::MAX_NOTE).
+    pub note: String,
+}
+
+impl Author {
+    /// This actor.
+    pub fn new(actor: impl Into<String>) -> Self {
+        Self { actor: actor.into(), via: String::new(), note: String::new() }
+    }
+
+    /// By this way.
+    #[must_use]
+    pub fn via(mut self, via: impl Into<String>) -> Self {
+        self.via = via.into();
+        self
+    }
+
+    /// For this reason.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+}
+
+impl From<&str> for Author {
+    fn from(actor: &str) -> Self {
+        Self::new(actor)
+    }
+}
+
+impl From<String> for Author {
+    fn from(actor: String) -> Self {
+        Self::new(actor)
+    }
+}
+
+impl fmt::Display for Author {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.via {
+            "" => f.write_str(&self.actor),
+            via => write!(f, "{} ({via})", self.actor),
+        }
+    }
+}
+
 /// One operation on the record of one job.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -77,12 +139,22 @@ pub struct Operation<'a> {
     /// excludes, for the history. Default: none. The record does not have them, and no counter counts
     /// them.
     pub excluded: Option<Excluded>,
+    /// The author of a client's change, which is then [noted](crate::record::Change) with it. Default:
+    /// none, and nothing is noted.
+    pub author: Option<&'a Author>,
 }
 
 impl<'a> Operation<'a> {
     /// `action` on the record of `name`.
     pub fn new(name: &'a str, action: Action<'a>) -> Self {
-        Self { name, action, output: None, excluded: None }
+        Self { name, action, output: None, excluded: None, author: None }
+    }
+
+    /// Made by this author.
+    #[must_use]
+    pub fn by(mut self, author: Option<&'a Author>) -> Self {
+        self.author = author;
+        self
     }
 
     /// With the output of the run that it ends.

@@ -1,8 +1,9 @@
 //! Queries: reads that are not about one known name.
 
-use super::{Claimed, Counts, Flag, Flagged, JobState, TimeSource};
+use super::{Claimed, Counts, Flag, Flagged, HistoryQuery, JobState, TimeSource};
 use crate::{
     error::{Error, ErrorKind, Result},
+    record::Change,
     time::Time,
 };
 use async_trait::async_trait;
@@ -32,7 +33,18 @@ use std::fmt;
 ///    `due_claims::a_query_whose_reply_was_lost_finds_its_claims_again`,
 ///    `due_claims::a_query_claims_nothing_after_not_after`,
 ///    `due_claims::a_claimed_schedule_that_is_silent_is_found_again`.
-/// 4. *Flags follow the record* with the write that changes them, and numbers agree with the pages.
+/// 4. *Each change by an author is noted once*, with what was before and after, also if it was refused;
+///    the newest first, page by page, and of deleted jobs too. Cases:
+///    `changes::each_change_by_an_author_is_noted_once`,
+///    `changes::a_change_without_an_author_is_not_noted`,
+///    `changes::a_refused_change_is_noted_and_changes_nothing`,
+///    `changes::of_two_edits_at_once_each_is_noted_as_it_ended`,
+///    `changes::the_newest_changes_come_first_page_by_page`,
+///    `changes::the_changes_of_a_deleted_job_are_kept`,
+///    `changes::a_deletion_keeps_what_is_needed_to_undo_it`,
+///    `changes::what_a_change_keeps_comes_back_whole`,
+///    `changes::changes_older_than_a_year_are_removed`, `changes::the_newest_changes_are_kept`.
+/// 5. *Flags follow the record* with the write that changes them, and numbers agree with the pages.
 ///    Cases: `flags::a_job_is_found_by_the_flags_of_its_state`,
 ///    `flags::kind_owner_and_tags_are_found_until_an_edit_or_a_deletion`,
 ///    `flags::flagged_jobs_come_page_by_page`,
@@ -103,6 +115,25 @@ pub trait Queries: Send + Sync {
     /// # Cancel safety
     /// Nothing is changed.
     async fn kinds(&self) -> Result<Vec<String>>;
+
+    /// A page of the changes by clients, the newest first: of one job, also if it was deleted, or of all.
+    /// Of the query, only name, cursor and limit count. A change is there if and only if it was
+    /// made: it is written with it in one step. Changes are kept for a year, at most 100 000 of them
+    /// (in etcd and process memory 10 000); in a store without a record of all changes, the last
+    /// [20](crate::record::MAX_CHANGES) of each job, and for a week after its deletion.
+    ///
+    /// Default: unsupported.
+    ///
+    /// # Errors
+    /// `Unsupported`; `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    async fn changes(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
+        let _ = query;
+        let none = "this store keeps no record of changes; use one of the others if you need it";
+        Err(Error::new(ErrorKind::Unsupported, none).op("changes"))
+    }
 
     /// A page of the jobs with this flag, ordered by name as bytes. Dead letters may be missing in those
     /// that run, are due or are overdue.

@@ -1,7 +1,7 @@
 //! The one entry point of the state machine: an operation applied to a record.
 
 use super::{
-    HistoryBuffer, OpContext, Record, claim, complete, define, key, live, operate, trigger,
+    HistoryBuffer, OpContext, Record, claim, complete, define, key, live, note, operate, trigger,
 };
 use crate::{
     backend::{Action, JobState, NewSchedule, Operation, Reply, Triggered},
@@ -12,13 +12,15 @@ use crate::{
 /// readers of the history go to `history`.
 ///
 /// Pure: equal arguments give equal results, on every store. A reply that is an error, `Absent`,
-/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was, and so does a read. Any other reply
-/// is to a record without a pause that has [ended by itself](crate::backend::Pause::until).
+/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was, and so does a read; but a change by
+/// an [author](Operation::author), even one that is refused, draws a fence of a live record, and a note
+/// of it goes to `history`. Any other reply is to a record without a pause that has
+/// [ended by itself](crate::backend::Pause::until).
 ///
 /// # Errors
 /// Only of operations for clients (create, modify and those of operators): `NotFound`, also of a
 /// dead letter; `AlreadyExists` if the name is taken, or the generation is not the one that was
-/// read; `Invalid` for input that cannot be stored, or a cursor that would move back.
+/// read; `Invalid` for input that cannot be stored, a cursor that would move back, or a bad author.
 ///
 /// ```
 /// use allora::{
@@ -37,8 +39,12 @@ pub fn apply(
     context: OpContext<'_>,
     history: &mut HistoryBuffer,
 ) -> Result<Reply> {
+    // Before the change is noted: its author has not ended that pause.
     let ended = record.as_mut().and_then(|record| record.end_pause(context.now));
-    let reply = apply_unpaused(record, operation, context, history);
+    let reply = match operation.author {
+        None => decide(record, operation, context, history),
+        Some(author) => note::noted(record, operation, author, context, history, decide),
+    };
     let changes = !matches!(operation.action, Action::Read)
         && !matches!(reply, Err(_) | Ok(Reply::LeaseLost | Reply::Invalid));
     if let (Some(pause), Some(record), false) = (ended, record, changes) {
@@ -47,8 +53,8 @@ pub fn apply(
     reply
 }
 
-/// Applies an operation to a record without a pause that has ended.
-fn apply_unpaused(
+/// As [`apply()`], whoever the author is, on a record without a pause that has ended.
+fn decide(
     record: &mut Option<Record>,
     operation: &Operation<'_>,
     context: OpContext<'_>,
@@ -167,6 +173,7 @@ pub fn apply_unreadable(
     operation: &Operation<'_>,
     context: OpContext<'_>,
     instead: &mut Option<Record>,
+    history: &mut HistoryBuffer,
 ) -> Result<Reply> {
     let name = operation.name;
     match &operation.action {
@@ -187,8 +194,7 @@ pub fn apply_unreadable(
         | Action::Reap => Ok(unreadable(name, reason)),
         Action::Delete => {
             define::create(instead, name, &NewSchedule::new("unreadable", "", None), context)?;
-            define::delete(instead, name, context, &mut HistoryBuffer::off())?;
-            Ok(Reply::Deleted)
+            apply(instead, operation, context, history)
         }
         _ => {
             let text = format!(

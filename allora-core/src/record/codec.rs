@@ -1,13 +1,16 @@
-//! Records and history entries as bytes, for stores that keep them in this form.
+//! Records, history entries and changes as bytes, for stores that keep them in this form.
 //!
 //! The format is JSON with a version: times are whole milliseconds since 1970, claim ids are
 //! hexadecimal text, data is text where it is UTF-8 and hexadecimal otherwise. Empty parts are
 //! omitted. Any other bytes are an error, never an empty record.
 
+mod change;
 mod entry;
 
+pub use change::{decode_change, encode_change};
 pub use entry::{decode_entry, encode_entry};
 
+use self::change::WireChange;
 use super::{Accepted, EndedBy, PendingRetry, Record, RememberedTrigger};
 use crate::{
     backend::{
@@ -116,6 +119,8 @@ struct Wire<'a> {
     last: Option<(Cow<'a, str>, Cow<'a, str>)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     counters: BTreeMap<Cow<'a, str>, u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<WireChange<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -236,6 +241,7 @@ impl<'a> From<&'a Record> for Wire<'a> {
             ended: record.ended.map(|ended| (ended.fence, WireEndedBy::from(ended.by))),
             last: record.last.as_ref().map(|last| (last.word().into(), last.error().into())),
             counters: counters(record.counters),
+            changes: record.changes.iter().map(WireChange::from).collect(),
         }
     }
 }
@@ -266,6 +272,7 @@ impl Wire<'_> {
             ended: self.ended.map(|(fence, by)| Accepted { fence, by: by.into() }),
             last: self.last.map(|(word, error)| outcome(&word, &error)).transpose()?,
             counters: read_counters(self.counters)?,
+            changes: all(self.changes, WireChange::change)?,
         })
     }
 }
@@ -570,6 +577,7 @@ mod tests {
             ended: Some(Accepted { fence: 1, by: EndedBy::Retried }),
             last: Some(Outcome::Failed("boom".into())),
             counters: Counters { started: u64::MAX, lost: 4, ..Counters::default() },
+            changes: change::tests::all(),
         }
     }
 
@@ -591,6 +599,7 @@ mod tests {
             ended: None,
             last: None,
             counters: Counters::default(),
+            changes: Vec::new(),
             ..full()
         }
     }

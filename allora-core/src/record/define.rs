@@ -274,6 +274,7 @@ impl Record {
             cursor: first,
             fence,
             leases: tombstone.map(|record| record.leases.clone()).unwrap_or_default(),
+            changes: tombstone.map(|record| record.changes.clone()).unwrap_or_default(),
             ..Self::default()
         }
     }

@@ -25,8 +25,12 @@ impl FlagChanges {
     /// The changes of the flags of the job `name` by a write of `after` in place of `before`, which is
     /// `None` if there was no record, or none that can be read.
     pub fn of(name: &str, before: Option<&Record>, after: &Record) -> Self {
-        if before.is_some_and(|before| before.flag_summary() == after.flag_summary()) {
+        if is_internal(name) {
             return Self::default();
+        }
+        let of_states = before.and_then(|it| it.flag_summary().changes_to(after.flag_summary()));
+        if let Some(changes) = of_states {
+            return changes;
         }
         let was = before.map(|before| before.flags(name)).unwrap_or_default();
         let is = after.flags(name);
@@ -50,6 +54,26 @@ pub struct FlagSummary {
     is_live: bool,
     /// Changes with kind and definition.
     generation: i64,
+}
+
+impl FlagSummary {
+    /// The changes from this version of a record to a later one; `None` if its kind, owner or tags may have
+    /// changed, so that both versions must be read. For a change that keeps the flags, nothing is allocated.
+    pub fn changes_to(self, later: Self) -> Option<FlagChanges> {
+        let mut changes = FlagChanges::default();
+        if (self.is_live, self.generation) != (later.is_live, later.generation) {
+            return None;
+        }
+        let states = self.states.into_iter().zip(later.states);
+        for (flag, states) in crate::backend::INDEXED.into_iter().zip(states) {
+            match states {
+                (false, true) => changes.added.extend(flag.key()),
+                (true, false) => changes.removed.extend(flag.key()),
+                _ => {}
+            }
+        }
+        Some(changes)
+    }
 }
 
 impl Record {

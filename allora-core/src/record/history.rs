@@ -4,13 +4,15 @@
 //! statement of its own would double the cost of a dense calendar. So the range may lie in the
 //! future, and is missing after a run that is lost.
 
+use super::Change;
 use crate::backend::HistoryEntry;
 
-/// A buffer for history entries, which drops those that nobody wants.
+/// A buffer for history entries, which drops those that nobody wants, and for the changes of clients.
 #[derive(Debug, Default)]
 pub struct HistoryBuffer {
     kept: Kept,
     entries: Vec<HistoryEntry>,
+    changes: Vec<Change>,
 }
 
 /// The entries that a buffer keeps.
@@ -26,7 +28,7 @@ enum Kept {
 impl HistoryBuffer {
     /// Keeps the entries.
     pub fn kept() -> Self {
-        Self { kept: Kept::All, entries: Vec::new() }
+        Self { kept: Kept::All, ..Self::default() }
     }
 
     /// Drops the entries.
@@ -37,7 +39,7 @@ impl HistoryBuffer {
     /// Keeps the entries of runs that are recorded as lost or expired: for a store without a history,
     /// whose nodes report such runs nevertheless. Later entries of these runs may be among them.
     pub fn lapsed() -> Self {
-        Self { kept: Kept::Lapsed, entries: Vec::new() }
+        Self { kept: Kept::Lapsed, ..Self::default() }
     }
 
     /// The entries recorded since the last call, in order; of one name and fence only the last one.
@@ -49,6 +51,15 @@ impl HistoryBuffer {
             newest.push(entry);
         }
         newest
+    }
+
+    /// The changes since the last call, in order. Every buffer keeps them.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    pub(super) fn note(&mut self, change: Change) {
+        self.changes.push(change);
     }
 
     pub(super) fn push(&mut self, entry: impl FnOnce() -> HistoryEntry) {

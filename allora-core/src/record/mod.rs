@@ -5,6 +5,7 @@
 //! to give the same results.
 
 mod apply;
+mod change;
 mod claim;
 #[cfg(feature = "codec")]
 pub mod codec;
@@ -13,10 +14,12 @@ mod define;
 mod flags;
 mod history;
 mod key;
+mod note;
 mod operate;
 mod trigger;
 
 pub use apply::{apply, apply_unreadable};
+pub use change::{Change, ChangeAction, ChangeResult, MAX_CHANGE_DATA, MAX_CHANGES, MAX_NOTE};
 pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use flags::{FlagChanges, FlagSummary};
@@ -92,6 +95,10 @@ pub struct Record {
     pub last: Option<Outcome>,
     /// The totals of its occurrences.
     pub counters: Counters,
+    /// The last changes by clients, the oldest first, in a store without a
+    /// [record of all](crate::store::ChangeStore). Only such changes alter them, so that a store may keep
+    /// them apart, as the dead letters.
+    pub changes: Vec<Change>,
 }
 
 /// An occurrence that waits for another attempt.
@@ -239,9 +246,18 @@ impl Record {
             due_at: lease.until,
             attempts: lease.attempt,
         });
-        if leased.is_some_and(|lease| self.paused.is_none() || lease.occurrence.trigger.is_some()) {
-            return leased_head;
+        match &self.paused {
+            Some(pause) if leased.is_none_or(|lease| lease.occurrence.trigger.is_none()) => {
+                self.head_beside(pause, leased_head)
+            }
+            // Of equals, `min_by_key` keeps the first: a started occurrence goes before a new one, and what
+            // was made first.
+            _ => leased_head.or_else(|| self.waiting_heads().min_by_key(|head| head.due_at)),
         }
+    }
+
+    /// The occurrences that wait: retries, triggers and the cursor.
+    fn waiting_heads(&self) -> impl Iterator<Item = Head<'_>> {
         let retries = self.retries.iter().map(|retry| Head {
             occurrence: HeadOccurrence::Other(&retry.occurrence),
             due_at: retry.not_before,
@@ -252,23 +268,24 @@ impl Record {
             due_at: trigger.scheduled_at,
             attempts: 0,
         });
-        // Paused: the leased occurrence is not offered again, but no run starts beside it.
-        let beside = leased.map(|lease| lease.until);
-        let others = retries.chain(triggers).chain(self.cursor_head());
-        let others = others.map(|head| (Some(head.due_at), head));
-        let heads = leased_head.map(|head| (None, head)).into_iter().chain(others);
+        retries.chain(triggers).chain(self.cursor_head())
+    }
+
+    /// The occurrence that is offered next beside a pause. What the pause holds back is due at its end, and
+    /// no run starts beside one that is leased.
+    fn head_beside<'a>(&'a self, pause: &Pause, leased: Option<Head<'a>>) -> Option<Head<'a>> {
+        let until = leased.as_ref().map(|head| head.due_at);
+        let waiting = self.waiting_heads().map(|head| (Some(head.due_at), head));
+        let heads = leased.map(|head| (None, head)).into_iter().chain(waiting);
         let heads = heads.filter_map(|(was_due, head)| {
-            let pause = self.paused.as_ref().filter(|_| head.is_held_by_a_pause());
-            let not_before = match pause {
-                Some(pause) => beside.max(Some(pause.until?)),
-                None => beside,
+            let not_before = match head.is_held_by_a_pause() {
+                true => until.max(Some(pause.until?)),
+                false => until,
             };
             let due_at = not_before.map_or(head.due_at, |at| head.due_at.max(at));
             Some((was_due, Head { due_at, ..head }))
         });
-        // Of those that become due together, the first is the one that is first without the pause. Of
-        // equals, `min_by_key` keeps the first: a started occurrence goes before a new one, and what
-        // was made first.
+        // Of those that become due together, the first is the one that is first without the pause.
         heads.min_by_key(|(was_due, head)| (head.due_at, *was_due)).map(|(_, head)| head)
     }
 

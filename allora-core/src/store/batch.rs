@@ -3,7 +3,7 @@
 use crate::{
     backend::{HistoryEntry, Notification, Reply, TimeSource},
     error::Result,
-    record::{FlagChanges, Record},
+    record::{Change, FlagChanges, Record},
     time::Time,
 };
 
@@ -156,6 +156,9 @@ pub struct Draft<'a, V> {
     /// The history entries to write with it. A later entry replaces an earlier one with the same
     /// fence.
     pub history: Vec<HistoryEntry>,
+    /// The changes to write with it; none, unless the store has a
+    /// [record of them](super::RecordStore::change_store).
+    pub changes: Vec<Change>,
     /// The last moment at which the draft may be written, by the store's clock; only where that
     /// decides.
     pub not_after: Option<Time>,

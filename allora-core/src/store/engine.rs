@@ -17,7 +17,9 @@ use crate::{
     },
     error::{Error, ErrorKind, Result},
     name::{MAX_NAME, check_name},
-    record::{HistoryBuffer, OpContext, Record, apply, apply_unreadable, missing, unreadable},
+    record::{
+        Change, HistoryBuffer, OpContext, Record, apply, apply_unreadable, missing, unreadable,
+    },
     time::Time,
 };
 use async_trait::async_trait;
@@ -48,6 +50,9 @@ impl<S: RecordStore> Backend for S {
         let pruned = RecordStore::prune(self, now).await;
         if let Some(history) = self.history_store() {
             prune::prune(self, history, time, now).await?;
+        }
+        if let Some(changes) = self.change_store() {
+            history::prune_changes(changes, now).await?;
         }
         pruned
     }
@@ -241,6 +246,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                         loaded: *loaded,
                         after,
                         history: applied.history,
+                        changes: applied.changes,
                         not_after: self.not_after(&group.positions, now),
                         notification: applied.notification,
                     });
@@ -287,7 +293,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             let operation = &self.batch.operations[*position];
             let reply = match reason {
                 None => apply(&mut slot, operation, context, &mut history),
-                Some(why) => apply_unreadable(why, operation, context, &mut slot),
+                Some(why) => apply_unreadable(why, operation, context, &mut slot, &mut history),
             };
             if slot.is_some() {
                 reason = None;
@@ -298,6 +304,12 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             reply
         });
         let replies = replies.collect();
+        let mut changes = history.take_changes();
+        if self.store.change_store().is_none()
+            && let Some(record) = &mut slot
+        {
+            record.keep_changes(std::mem::take(&mut changes));
+        }
         let after = if slot.as_ref() == before { None } else { slot };
         let mut history = history.take();
         let lapsed = history.iter().filter(|entry| entry.has_lapsed()).cloned().collect();
@@ -305,7 +317,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             // They were wanted for that alone.
             history.clear();
         }
-        AppliedTo { replies, after, history, lapsed, notification }
+        AppliedTo { replies, after, history, changes, lapsed, notification }
     }
 
     async fn commit(&mut self, now: Time, drafts: Drafts<'a, S::Version>) -> Result {
@@ -447,6 +459,8 @@ struct AppliedTo {
     /// The record to write; `None` if nothing changed.
     after: Option<Record>,
     history: Vec<HistoryEntry>,
+    /// For the record of all changes.
+    changes: Vec<Change>,
     /// The entries of the runs that were recorded as lost or expired.
     lapsed: Vec<HistoryEntry>,
     notification: Option<Notification>,

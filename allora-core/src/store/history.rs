@@ -6,8 +6,9 @@
 //! runs it.
 
 use crate::{
-    backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim},
+    backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, Newest},
     error::Result,
+    record::Change,
     time::{Time, saturating_add},
 };
 use async_trait::async_trait;
@@ -23,6 +24,10 @@ pub(super) const PAGE: usize = 500;
 /// The most jobs whose entries are counted. When there are more, all are counted from zero again, and
 /// their histories may grow until the age removes entries.
 const MOST_COUNTED: usize = 1 << 18;
+
+/// The time between two removals of old changes by one process: clients write them, and nodes remove
+/// them.
+const TRIM_CHANGES_EVERY: Duration = Duration::from_secs(3_600);
 
 /// The part of a limit that may be appended before it is enforced again.
 const SLACK: u64 = 10;
@@ -58,10 +63,33 @@ pub trait HistoryStore: Send + Sync {
     async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result;
 }
 
+/// The record of all changes by clients of a [`RecordStore`](super::RecordStore): its pages, and the
+/// removal of old ones. It is kept whether there is a history or not.
+///
+/// The engine hands the changes to [`commit`](super::RecordStore::commit), in the drafts. The order of
+/// changes is that of their [cursors](Change::cursor).
+///
+/// # Errors
+/// Every method: `Unavailable`.
+#[async_trait]
+pub trait ChangeStore: Send + Sync {
+    /// The limits and the progress of the pruning: the value that prunes the history, too.
+    fn pruning(&self) -> &HistoryPruning;
+
+    /// A page of the changes, the highest cursor first, of one job or of all: of the query, only name,
+    /// cursor and limit count. A change that cannot be read is left out.
+    async fn change_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>>;
+
+    /// Removes the changes that are not kept. A dropped call may have removed a part.
+    async fn trim_changes(&self, kept: Newest) -> Result;
+}
+
 /// The limits of a history, and the progress of its pruning.
 #[derive(Debug)]
 pub struct HistoryPruning {
     limits: HistoryLimits,
+    /// The time at which the changes are to be trimmed next.
+    trim_changes: Mutex<Option<Time>>,
     appended: Mutex<Appended>,
     pass: Mutex<Pass>,
 }
@@ -95,7 +123,15 @@ impl HistoryPruning {
         let mut limits = limits.unwrap_or_else(|| 0.into());
         limits.per_job = limits.per_job.or(Some(per_job));
         limits.failures_per_job = limits.failures_per_job.or(limits.per_job);
-        Self { limits, appended: Mutex::default(), pass: Mutex::default() }
+        let (appended, pass, trim_changes) = Default::default();
+        Self { limits, trim_changes, appended, pass }
+    }
+
+    /// Keeps so many changes by clients, unless the limits have a number. Default: 100 000.
+    #[must_use]
+    pub fn changes(mut self, changes: u64) -> Self {
+        self.limits.changes.get_or_insert(changes);
+        self
     }
 
     /// `true` if a history is kept: the number of entries of each job is not 0.
@@ -215,4 +251,15 @@ pub(super) async fn page(
     }
     found.truncate(query.limit);
     Ok(found)
+}
+
+/// Removes the changes that are too old or too many, at first and then once an hour.
+pub(super) async fn prune_changes(changes: &dyn ChangeStore, now: Time) -> Result {
+    let pruning = changes.pruning();
+    if locked(&pruning.trim_changes).is_some_and(|next| now < next) {
+        return Ok(());
+    }
+    changes.trim_changes(pruning.limits.changes_at(now)).await?;
+    *locked(&pruning.trim_changes) = Some(saturating_add(now, TRIM_CHANGES_EVERY));
+    Ok(())
 }

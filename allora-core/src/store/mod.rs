@@ -18,7 +18,7 @@ mod queries;
 pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
 pub use engine::too_long;
 pub use flags::FlagStore;
-pub use history::{HistoryPruning, HistoryStore};
+pub use history::{ChangeStore, HistoryPruning, HistoryStore};
 
 use crate::{
     backend::{
@@ -41,7 +41,7 @@ use std::fmt;
 /// 1. *A commit compares.* A draft is written only if the record still has the version that was
 ///    loaded; each draft is decided alone, and is durable before the reply.
 /// 2. *A version never returns.* Two different contents of one record never have equal versions.
-/// 3. *The history is written with the record*, in one step, or not at all.
+/// 3. *The history and the changes are written with the record*, in one step, or not at all.
 #[async_trait]
 pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// The value that [`commit`](Self::commit) compares, and anything else that the store wants to
@@ -113,6 +113,12 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
 
     /// The history, if the store keeps one. Without it the drafts carry no entries. Default: none.
     fn history_store(&self) -> Option<&dyn HistoryStore> {
+        None
+    }
+
+    /// The record of all changes by clients, if the store keeps one. Without it, the record of each job
+    /// has its last [20](crate::record::MAX_CHANGES), and the drafts carry none. Default: none.
+    fn change_store(&self) -> Option<&dyn ChangeStore> {
         None
     }
 

@@ -13,11 +13,11 @@ use crate::{
     },
     error::Result,
     name::{AFTER_HOURS, HOURS, is_internal},
-    record::{Record, due_claim, missing},
+    record::{Change, Record, due_claim, missing},
     time::{Time, saturating_add, whole_millis},
 };
 use async_trait::async_trait;
-use std::{collections::BTreeSet, time::Duration};
+use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 
 /// The number of records that one scan reads.
 const CHUNK: usize = 1_000;
@@ -72,6 +72,13 @@ impl<S: RecordStore> Queries for S {
         RecordStore::kinds(self).await
     }
 
+    async fn changes(&self, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
+        match self.change_store() {
+            Some(changes) => changes.change_entries(query).await,
+            None => kept_changes(self, query).await,
+        }
+    }
+
     async fn flagged(&self, flag: Flag<'_>, page: Page<'_>, time: TimeSource) -> Result<Flagged> {
         match self.flag_store() {
             Some(index) => flags::flagged(self, index, flag, page, time).await,
@@ -85,6 +92,32 @@ impl<S: RecordStore> Queries for S {
             None => scan_counts(self, prefix, time).await,
         }
     }
+}
+
+/// The changes that the records themselves keep, the newest first.
+async fn kept_changes<S: RecordStore>(store: &S, query: HistoryQuery<'_>) -> Result<Vec<Change>> {
+    let mut found = Vec::new();
+    let mut keep = |record: Record| {
+        if record.changes.is_empty() {
+            return;
+        }
+        found.extend(record.changes);
+        found.retain(|change| query.before.is_none_or(|before| change.cursor() < *before));
+        found.sort_by_key(|change| Reverse(change.cursor()));
+        found.truncate(query.limit);
+    };
+    match query.name {
+        // Of a deleted job, too.
+        Some(name) => {
+            let names = [name];
+            let time = TimeSource::Fixed(Time::UNIX_EPOCH);
+            let load = Load { fresh: true, ..Load::new("client", time, &names) };
+            let loaded = store.load(load).await?.records.pop().transpose()?;
+            loaded.and_then(|loaded| loaded.record.ok().flatten()).into_iter().for_each(keep);
+        }
+        None => each(store, "", |_, record| record.into_iter().for_each(&mut keep)).await?,
+    }
+    Ok(found)
 }
 
 #[async_trait]

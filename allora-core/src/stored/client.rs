@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Backend, Edit, History, HistoryEntry, HistoryQuery, JobState, Operation, Queries,
-        Reply, TimeSource, no_reply,
+        Action, Author, Backend, Edit, History, HistoryEntry, HistoryQuery, JobState, Operation,
+        Queries, Reply, TimeSource, no_reply,
     },
     error::{Error, ErrorKind, Result},
     monotonic::{self, later},
@@ -78,6 +78,8 @@ pub struct Schedules {
     pub(super) trigger_retention: Duration,
     /// The number of deletions.
     deleted: Arc<AtomicU64>,
+    /// The author of its changes.
+    author: Option<Arc<Author>>,
 }
 
 /// A deletion in this number also removes old tombstones: every store removes more than that at once.
@@ -114,7 +116,7 @@ impl Schedules {
         let requests = Arc::new(Requests::new(backend, runtime));
         let shared = Arc::new(SharedRequests::new(requests.clone()));
         let (trigger_retention, deleted) = (TRIGGER_RETENTION, Arc::default());
-        Self { requests, shared, deadline, trigger_retention, deleted }
+        Self { requests, shared, deadline, trigger_retention, deleted, author: None }
     }
 
     /// This client, if its backend has queries.
@@ -136,6 +138,30 @@ impl Schedules {
     #[must_use]
     pub fn trigger_retention(mut self, retention: Duration) -> Self {
         self.trigger_retention = retention;
+        self
+    }
+
+    /// Makes the changes of this client those of an author: each is noted, with what the job was before
+    /// and after, in the step that makes it. [`changes`](Self::changes) shows them, and
+    /// [`undo`](Self::undo) takes some of them back. Clones for other authors share the requests of
+    /// this client. Default: none, and its changes are not noted.
+    ///
+    /// ```
+    /// use allora::{Schedules, backend::Author};
+    ///
+    /// # async fn example(schedules: Schedules) -> allora::Result {
+    /// let ann = Author::new("ann").via("console").note("the mail server is down");
+    /// schedules.clone().by(ann).pause("acme/report", "").await?;
+    /// schedules.by("deploy script").delete("acme/old report").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Of a change: `Invalid` for an actor that is no name, or a note of more than 1 KiB.
+    #[must_use]
+    pub fn by(mut self, author: impl Into<Author>) -> Self {
+        self.author = Some(Arc::new(author.into()));
         self
     }
 
@@ -432,7 +458,12 @@ impl Schedules {
     ) -> Result<Vec<Result<Reply>>> {
         match operations {
             [operation] => Ok(vec![self.apply_one(op, operation).await?]),
-            _ => Ok(self.within(op, self.requests.send(operations)).await?.replies),
+            _ => {
+                let author = self.author.as_deref();
+                let operations = operations.iter().map(|operation| operation.clone().by(author));
+                let operations: Vec<Operation<'_>> = operations.collect();
+                Ok(self.within(op, self.requests.send(&operations)).await?.replies)
+            }
         }
     }
 
@@ -443,7 +474,8 @@ impl Schedules {
         op: &'static str,
         operation: &Operation<'_>,
     ) -> Result<Result<Reply>> {
-        self.within(op, self.shared.send(operation, self.deadline / PATIENCE)).await
+        let operation = operation.clone().by(self.author.as_deref());
+        self.within(op, self.shared.send(&operation, self.deadline / PATIENCE)).await
     }
 
     pub(crate) fn queries(&self) -> Result<&dyn Queries> {

@@ -31,6 +31,10 @@
 //! With a named calendar: [`Schedules::upsert_calendar`] stores it, and `except calendar:NAME` in the
 //! text of a schedule uses it.
 //!
+//! # Who changed one?
+//! [`Schedules::changes`] says it, if the clients that change it say who they are: [`Schedules::by`].
+//! [`Schedules::undo`] takes back a pause, an edit or a deletion.
+//!
 //! # Why does one not run?
 //! [`Schedules::why`] says it, and what became of an occurrence.
 //!
@@ -50,6 +54,7 @@
 mod ahead;
 mod bulk;
 mod calendars;
+mod changes;
 mod client;
 mod definition;
 mod errors;
@@ -79,6 +84,7 @@ pub use crate::hours::{Hour, Spread};
 pub use ahead::ahead_until;
 pub use bulk::{Bulk, BulkReport};
 pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
+pub use changes::{ChangeFilter, ChangePage};
 pub use client::Schedules;
 pub use definition::Definition;
 pub(crate) use definition::Found;

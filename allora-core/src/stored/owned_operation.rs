@@ -2,8 +2,8 @@
 
 use crate::{
     backend::{
-        Action, Advance, CancelScope, Counters, Edit, ImportedProgress, NewSchedule, NextRun,
-        OPERATION_BYTES, Occurrence, Operation, Replan,
+        Action, Advance, Author, CancelScope, Counters, Edit, ImportedProgress, NewSchedule,
+        NextRun, OPERATION_BYTES, Occurrence, Operation, Replan,
     },
     time::Time,
 };
@@ -13,6 +13,7 @@ use std::time::Duration;
 pub(super) struct OwnedOperation {
     name: String,
     action: OwnedAction,
+    author: Option<Author>,
 }
 
 /// The actions of clients that have one operation for each call.
@@ -47,7 +48,7 @@ struct OwnedEdit {
 impl OwnedOperation {
     /// A copy; `None` for an operation that is sent alone: one of a node, or an import.
     pub(super) fn of(operation: &Operation<'_>) -> Option<Self> {
-        let Operation { name, action, output: None, excluded: None } = operation else {
+        let Operation { name, action, author, output: None, excluded: None } = operation else {
             return None;
         };
         let action = match action {
@@ -95,7 +96,7 @@ impl OwnedOperation {
             Action::Delete => OwnedAction::Delete,
             _ => return None,
         };
-        Some(Self { name: (*name).to_owned(), action })
+        Some(Self { name: (*name).to_owned(), action, author: author.cloned() })
     }
 
     pub(super) fn borrowed(&self) -> Operation<'_> {
@@ -130,7 +131,7 @@ impl OwnedOperation {
             }
             OwnedAction::Delete => Action::Delete,
         };
-        Operation::new(&self.name, action)
+        Operation::new(&self.name, action).by(self.author.as_ref())
     }
 
     /// An upper bound of its size in a request.
@@ -144,7 +145,8 @@ impl OwnedOperation {
             OwnedAction::Pause { note, .. } => note.len(),
             _ => 0,
         };
-        OPERATION_BYTES + texts
+        let note = self.author.as_ref().map_or(0, |author| author.note.len());
+        OPERATION_BYTES + texts + note
     }
 }
 
@@ -198,7 +200,8 @@ mod tests {
             Action::Reset { incarnation: 11, first: next },
             Action::Delete,
         ] {
-            let operation = Operation::new("job", action);
+            let author = Author::new("ann").via("console").note("why");
+            let operation = Operation::new("job", action).by(Some(&author));
             let copy = OwnedOperation::of(&operation).unwrap();
             assert_eq!(format!("{:?}", copy.borrowed()), format!("{operation:?}"));
         }

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod calendars;
+mod changes;
 mod client;
 mod concurrent;
 mod control;

@@ -126,7 +126,9 @@ fn apply_by(
     let operation = longer.as_ref().unwrap_or(operation);
     let Slot { record, unreadable, .. } = slot;
     let mut reply = match unreadable {
-        Some(reason) if record.is_none() => apply_unreadable(reason, operation, context, record),
+        Some(reason) if record.is_none() => {
+            apply_unreadable(reason, operation, context, record, history)
+        }
         _ => apply(record, operation, context, history),
     };
     if let Ok(Reply::Claimed(claimed)) = &mut reply

@@ -1,13 +1,15 @@
 -- Writes the jobs that are still as they were read; replies for each whether it was written.
--- KEYS: state, hot, definitions, rare, cold, kinds, names, tombstones, history, history entries, flags.
+-- KEYS: state, hot, definitions, rare, cold, kinds, names, tombstones, history, history entries, flags,
+-- changes by clients, their entries.
 -- ARGV: prefix of due keys, prefix of the failures of single jobs, prefix of their other entries, prefix
 -- of the names with a flag, the number of jobs; their names; then for each job: the lowest
 -- fence that was read, the hot record that was read (empty: there was none), the new one, the last
 -- time at which it may be written, the number of other parts and those (the number of the key and the
 -- part; empty: none),
 -- the number of index changes and those, `+` or `-` for the list of names, when a tombstone may be
--- removed or `-`, the number of history entries and those: place, fence, text, and a word if it is a
--- failure; the number of flags that change and those: the flag, and `+` or `-`. An empty word changes nothing.
+-- removed or `-`, the number of history entries and changes and those: place, fence, text, and a word:
+-- `1` of a failure, `c` of a change; the number of flags that change and those: the flag, and `+` or `-`.
+-- An empty word changes nothing.
 local now, count = clock(''), tonumber(ARGV[5])
 local i = 5 + count
 local min_fence = redis.call('HGET', KEYS[1], 'min_fence') or '0'
@@ -74,10 +76,13 @@ for k = 1, count do
       add('ZADD', KEYS[8], tombstone, name)
     end
     for e = 1, #history, 4 do
-      local prefix = history[e + 3] ~= '' and ARGV[2] or ARGV[3]
-      add('ZADD', KEYS[9], history[e + 1], history[e])
-      add('ZADD', prefix .. name, history[e + 1], history[e])
-      add('HSET', KEYS[10], history[e], history[e + 2])
+      local all, of_job, entries = KEYS[9], history[e + 3] ~= '' and ARGV[2] or ARGV[3], KEYS[10]
+      if history[e + 3] == 'c' then
+        all, of_job, entries = KEYS[12], KEYS[12] .. ':', KEYS[13]
+      end
+      add('ZADD', all, history[e + 1], history[e])
+      add('ZADD', of_job .. name, history[e + 1], history[e])
+      add('HSET', entries, history[e], history[e + 2])
     end
     for e = 1, #flags, 2 do
       local key = ARGV[4] .. flags[e]

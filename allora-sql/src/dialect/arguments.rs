@@ -92,6 +92,8 @@ pub(crate) struct Write {
     pub(crate) data: Option<NewData>,
     /// The rows of the history table.
     pub(crate) history: Vec<Vec<Value>>,
+    /// The rows of the table of changes.
+    pub(crate) changes: Vec<Vec<Value>>,
     /// The changes of the table of flags; nothing for most claims and ends of runs.
     pub(crate) flags: FlagChanges,
 }
@@ -115,7 +117,8 @@ impl Write {
         let flags: usize = flags.map(|flag| flag.len() + self.name.len()).sum();
         let (job, rare) = (self.job.iter().flatten(), self.rare.iter().flatten());
         let values = self.state.iter().chain(job).chain(rare);
-        data + flags + values.chain(self.history.iter().flatten()).map(bytes).sum::<usize>()
+        let entries = self.history.iter().chain(&self.changes).flatten();
+        data + flags + values.chain(entries).map(bytes).sum::<usize>()
     }
 
     /// The generation and the bytes of the new data.

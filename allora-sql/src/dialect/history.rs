@@ -1,4 +1,4 @@
-//! Statements about the history.
+//! Statements about the history and the changes by clients.
 
 use super::{Dialect, names, shape};
 use crate::{
@@ -10,9 +10,10 @@ use std::sync::LazyLock;
 
 static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
 
-/// A statement about the history, as far as it is put together.
+/// A statement about one of the two tables, as far as it is put together.
 struct Parts<'a> {
     dialect: &'a Dialect,
+    table: &'static str,
     text: String,
     args: Vec<Value>,
 }
@@ -27,7 +28,8 @@ impl Parts<'_> {
 
     /// Adds a text in which `{h}` stands for the table.
     fn add(&mut self, text: &str) {
-        self.text.push_str(&text.replace("{h}", &format!("{}_history", self.dialect.prefix)));
+        let table = format!("{}_{}", self.dialect.prefix, self.table);
+        self.text.push_str(&text.replace("{h}", &table));
     }
 
     /// The rest of the condition that an entry is of this job, a failure or not, and below this fence.
@@ -63,9 +65,43 @@ impl Parts<'_> {
 impl Dialect {
     /// A statement that begins with this text, in which `{h}` stands for the table.
     fn of_history(&self, text: &str) -> Parts<'_> {
-        let mut parts = Parts { dialect: self, text: String::new(), args: Vec::new() };
+        self.of_table("history", text)
+    }
+
+    fn of_table(&self, table: &'static str, text: &str) -> Parts<'_> {
+        let mut parts = Parts { dialect: self, table, text: String::new(), args: Vec::new() };
         parts.add(text);
         parts
+    }
+
+    /// A page of the changes.
+    pub(crate) fn change_entries(&self, query: HistoryQuery<'_>) -> Statement {
+        let mut parts = self.of_table("change", "SELECT entry FROM {h} WHERE ");
+        match query.name {
+            None => parts.text.push_str("1 = 1"),
+            Some(name) => parts.bind("name = ", Value::bytes(name)),
+        }
+        parts.page(query);
+        Statement::new(parts.text, parts.args, b"b")
+    }
+
+    /// The fence of the first change beyond so many.
+    pub(crate) fn first_change_beyond(&self, changes: u64) -> Statement {
+        let text = "SELECT fence FROM {h} ORDER BY fence DESC, name DESC LIMIT 1";
+        let mut parts = self.of_table("change", text);
+        parts.bind(" OFFSET ", Value::int(changes.cast_signed()));
+        Statement::new(parts.text, parts.args, b"i")
+    }
+
+    /// Removes the oldest changes below this fence, those with the first `most` fences.
+    pub(crate) fn remove_changes(&self, below: i64, most: u64) -> Statement {
+        let mut parts =
+            self.of_table("change", "DELETE FROM {h} WHERE fence IN (SELECT fence FROM (");
+        parts.add("SELECT fence FROM {h} WHERE fence < ");
+        parts.bind("", Value::int(below));
+        parts.bind(" ORDER BY fence LIMIT ", Value::int(most.cast_signed()));
+        parts.text.push_str(") r)");
+        Statement::new(parts.text, parts.args, b"")
     }
 
     /// A page of the history. One of a job is made of two parts of the index, of which each is read in

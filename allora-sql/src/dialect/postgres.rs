@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{DATA, FLAG, HISTORY, IndexPlace, JOB, RARE, STATE},
+    encoding::{CHANGE, DATA, FLAG, HISTORY, IndexPlace, JOB, RARE, STATE},
 };
 use allora_core::{
     backend::{ClaimDue, Outcome},
@@ -225,10 +225,14 @@ impl Flavour for PostgresFlavour {
         parts.deleted("data", "keep", "d.generation IS NOT DISTINCT FROM k.keep", replaced);
         parts.inserted("rare", RARE, 1, numbered(writes, |w| w.new_rare().map(Vec::from)));
         parts.inserted("data", DATA, 2, numbered(writes, |w| w.new_data().map(Vec::from)));
-        let history = writes.iter().zip(0..).flat_map(|(write, n)| {
-            write.history.iter().map(move |row| [&[Value::int(n)], &row[..]].concat())
-        });
-        parts.inserted("history", HISTORY, 2, history.collect());
+        let rows = |of: fn(&Write) -> &[Vec<Value>]| {
+            let rows = writes.iter().zip(0..).flat_map(move |(write, n)| {
+                of(write).iter().map(move |row| [&[Value::int(n)], &row[..]].concat())
+            });
+            rows.collect()
+        };
+        parts.inserted("history", HISTORY, 2, rows(|write| &write.history));
+        parts.inserted("change", CHANGE, 2, rows(|write| &write.changes));
         let flags = |of: fn(&FlagChanges) -> &[String]| {
             let rows = writes.iter().zip(0..).flat_map(|(write, n)| {
                 let rows = write.flag_rows(of(&write.flags));

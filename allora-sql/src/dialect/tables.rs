@@ -3,7 +3,7 @@
 use super::{Dialect, names};
 use crate::{
     driver::{Statement, Type, sql},
-    encoding::{DATA, FLAG, HISTORY, JOB, RARE, STATE},
+    encoding::{CHANGE, DATA, FLAG, HISTORY, JOB, RARE, STATE},
 };
 use sqlx::SqlStr;
 use std::fmt::Write;
@@ -21,6 +21,7 @@ const TABLES: &[(&str, &[(&str, Type)])] = &[
     ("rare", RARE),
     ("data", DATA),
     ("history", HISTORY),
+    ("change", CHANGE),
     ("flag", FLAG),
 ];
 
@@ -70,10 +71,12 @@ impl Dialect {
             table("rare", RARE, "PRIMARY KEY (id)"),
             table("data", DATA, "PRIMARY KEY (id, generation)"),
             Step::Run(self.history_table()),
+            table("change", CHANGE, "PRIMARY KEY (fence, name)"),
             // No index of the state table has a flag, so a claim moves none.
             table("flag", FLAG, "PRIMARY KEY (flag, name)"),
             index("state", "kind, index_at, id", self.flavour.due_index_filter()),
             index("history", "name, is_failure, fence", ""),
+            index("change", "name, fence", ""),
         ]
     }
 
@@ -132,5 +135,9 @@ impl Dialect {
 }
 
 fn index_name(table: &str) -> &'static str {
-    if table == "state" { "state_index_at" } else { "history_name" }
+    match table {
+        "state" => "state_index_at",
+        "change" => "change_name",
+        _ => "history_name",
+    }
 }

@@ -3,7 +3,7 @@
 use super::{CHUNK, Dialect, Keys, arguments::Write, names, tables::META};
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{DATA, FLAG, HISTORY, JOB, RARE, STATE},
+    encoding::{CHANGE, DATA, FLAG, HISTORY, JOB, RARE, STATE},
 };
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ impl Dialect {
     /// Statements that write records whose rows are locked, or were added in this transaction.
     pub(crate) fn put(&self, writes: &[Write]) -> Vec<Statement> {
         let (mut jobs, mut states, mut rare) = (vec![], vec![], vec![]);
-        let (mut data, mut history, mut flags) = (vec![], vec![], vec![]);
+        let (mut data, mut history) = (vec![], vec![]);
+        let (mut changes, mut flags) = (vec![], vec![]);
         let mut statements = Vec::new();
         let mut without_rare = Vec::new();
         for write in writes {
@@ -33,6 +34,7 @@ impl Dialect {
             }
             data.extend(write.new_data().map(|new| keyed(&new)));
             history.extend(write.history.iter().cloned());
+            changes.extend(write.changes.iter().cloned());
             let replaced = write.data.as_ref().filter(|_| write.job.is_some());
             statements.extend(replaced.map(|new| self.drop_data(id, new.generation)));
         }
@@ -50,6 +52,7 @@ impl Dialect {
         statements.extend(self.insert("state", STATE, &states, &tail("id", &STATE[1..])));
         let history_tail = tail("fence, name", &HISTORY[2..]);
         statements.extend(self.insert("history", HISTORY, &history, &history_tail));
+        statements.extend(self.insert("change", CHANGE, &changes, ""));
         let mut removed: BTreeMap<&str, Vec<&[u8]>> = BTreeMap::new();
         for write in writes.iter().filter(|write| write.id.is_some()) {
             flags.extend(write.flag_rows(&write.flags.added));

@@ -1,6 +1,7 @@
 //! One measurement, made once: what `cargo xtask bench` runs in turn with all others.
 //!
-//! - `workers STORE NODES COUNT CONCURRENCY`: whole workers and a burst of stored schedules.
+//! - `workers STORE NODES COUNT CONCURRENCY`: whole workers and a burst of stored schedules;
+//!   `workers-history`: the same on a store that keeps a history.
 //! - `raw STORE CONNECTIONS COUNT BATCH`: the same work by bare statements or scripts.
 //! - `late STORE NODES SECONDS`: the lateness of jobs in code that are due at one instant, and the part
 //!   of the claims that failed.
@@ -36,6 +37,7 @@ mod ticks;
 mod workers;
 
 use allora_benches::ticks::{Load, log_of_node};
+use allora_core::backend::HistoryLimits;
 use place::Place;
 use serde_json::{Map, Value};
 
@@ -80,8 +82,9 @@ async fn measure(words: &[&str]) -> Figures {
     }
     place.clear().await;
     let figures = match (*what, &numbers[..]) {
-        ("workers", [nodes, count, concurrency]) => {
-            workers::measure(&place, *nodes, *count as u64, *concurrency).await
+        ("workers" | "workers-history", [nodes, count, concurrency]) => {
+            let history = if *what == "workers" { 0.into() } else { HistoryLimits::default() };
+            workers::measure(&place, *nodes, *count as u64, *concurrency, history).await
         }
         ("raw", [connections, count, batch]) => {
             raw::measure(&place, *connections, *count, *batch).await

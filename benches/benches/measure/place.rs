@@ -1,7 +1,7 @@
 //! The store that is measured, and its server.
 
 use allora_benches::{process, server};
-use allora_core::Backend;
+use allora_core::{Backend, backend::HistoryLimits};
 use allora_memory::Memory;
 use allora_redis::Redis;
 use allora_sql::Sql;
@@ -42,28 +42,40 @@ impl Place {
 
     /// One more node's way to the store.
     pub(crate) async fn open(&self) -> Store {
+        self.open_with(0.into()).await
+    }
+
+    /// One more node's way to the store, which keeps this history. In memory, all nodes keep that of the
+    /// first.
+    pub(crate) async fn open_with(&self, history: HistoryLimits) -> Store {
         match self {
-            Self::Memory(memory) => Arc::new(memory.clone()),
+            Self::Memory(memory) => Arc::new(memory.clone().with_history(history)),
             Self::Sqlite(folder) => {
-                open_sql(&format!("sqlite:{}", folder.path().join("bench.db").display())).await
+                let file = folder.path().join("bench.db");
+                open_sql(&format!("sqlite:{}", file.display()), history).await
             }
-            Self::Sql(url) => open_sql(url).await,
+            Self::Sql(url) => open_sql(url, history).await,
             Self::Redis(url) => {
-                Arc::new(Redis::builder().prefix(PREFIX).connect(&**url).await.unwrap())
+                let builder = Redis::builder().prefix(PREFIX).history(history);
+                Arc::new(builder.connect(&**url).await.unwrap())
             }
             #[cfg(feature = "etcd")]
             Self::Etcd(urls) => {
                 let builder = allora_etcd::Etcd::builder().prefix(PREFIX);
-                let builder = builder.timeout(Duration::from_secs(10));
+                let builder = builder.timeout(Duration::from_secs(10)).history(history);
                 Arc::new(builder.connect(urls.clone()).await.unwrap())
             }
         }
     }
 
     pub(crate) async fn open_all(&self, nodes: usize) -> Vec<Store> {
+        self.open_all_with(nodes, 0.into()).await
+    }
+
+    pub(crate) async fn open_all_with(&self, nodes: usize, history: HistoryLimits) -> Vec<Store> {
         let mut stores = Vec::new();
         for _ in 0..nodes {
-            stores.push(self.open().await);
+            stores.push(self.open_with(history).await);
         }
         stores
     }
@@ -80,8 +92,8 @@ impl Place {
     }
 }
 
-async fn open_sql(url: &str) -> Store {
-    let sql: Sql = Sql::builder().prefix(PREFIX).connect(url).await.unwrap();
+async fn open_sql(url: &str, history: HistoryLimits) -> Store {
+    let sql: Sql = Sql::builder().prefix(PREFIX).history(history).connect(url).await.unwrap();
     Arc::new(sql)
 }
 

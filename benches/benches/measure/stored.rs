@@ -27,7 +27,7 @@ pub(crate) async fn measure(place: &Place, stored: u64, count: u64) -> Figures {
     let begun = Instant::now();
     fleet::add_later(&schedules, "stored", 0..stored).await;
     let added = (stored > 0).then(|| stored as f64 / begun.elapsed().as_secs_f64());
-    let mut figures = workers::measure(place, 1, count, COUNT_AT_ONCE).await;
+    let mut figures = workers::measure(place, 1, count, COUNT_AT_ONCE, 0.into()).await;
     let waits = wakes(place, &schedules).await;
     let one_by_one = fleet::add_one_by_one(&[schedules], "one-by-one", ONE_BY_ONE).await;
     figures.extend([

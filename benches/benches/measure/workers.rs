@@ -5,6 +5,7 @@ use crate::{
     place::{Place, Usage},
 };
 use allora_benches::fleet::{Burst, work_off_with};
+use allora_core::backend::HistoryLimits;
 
 /// Occurrences per second that were acknowledged and that were started, and the processor time for
 /// each.
@@ -13,8 +14,9 @@ pub(crate) async fn measure(
     nodes: usize,
     count: u64,
     concurrency: usize,
+    history: HistoryLimits,
 ) -> Figures {
-    let (prepares, stores) = (place.open().await, place.open_all(nodes).await);
+    let (prepares, stores) = (place.open().await, place.open_all_with(nodes, history).await);
     let burst = Burst { count, concurrency };
     let done = work_off_with(prepares, stores, burst, Usage::now).await;
     let (client, server) = done.after.each(done.before, count);

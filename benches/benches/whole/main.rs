@@ -32,7 +32,7 @@ use allora_benches::{
     node::{Delivery, Node, Tally, register},
     server::{self, statements},
 };
-use allora_core::Backend;
+use allora_core::{Backend, backend::HistoryLimits};
 use allora_memory::Memory;
 use allora_redis::Redis;
 use allora_sql::Sql;
@@ -64,8 +64,10 @@ async fn measure(store: &str, prefix: &str) -> Vec<Figure> {
     match store {
         "memory" => {
             let memory = Memory::new();
+            let with_history = Memory::new().with_history(HistoryLimits::default());
             // It has no requests that could be counted.
-            loaded(async || memory.clone(), DUE_IN_MEMORY).await
+            let open = async |keeps| if keeps { with_history.clone() } else { memory.clone() };
+            loaded(open, DUE_IN_MEMORY).await
         }
         "sqlite" => {
             let folder = tempfile::tempdir().unwrap();
@@ -84,31 +86,53 @@ fn server(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set"))
 }
 
+/// The prefix of the store that keeps a history.
+fn kept(prefix: &str) -> String {
+    format!("{prefix}_kept")
+}
+
 async fn on_sql_server(url: &str, prefix: &str) -> Vec<Figure> {
-    server::sql::clear(url, prefix).await;
+    clear_sql(url, prefix).await;
     let figures = sql(url, prefix).await;
-    server::sql::clear(url, prefix).await;
+    clear_sql(url, prefix).await;
     figures
 }
 
+async fn clear_sql(url: &str, prefix: &str) {
+    server::sql::clear(url, prefix).await;
+    server::sql::clear(url, &kept(prefix)).await;
+}
+
 async fn sql(url: &str, prefix: &str) -> Vec<Figure> {
-    let open = async || Sql::builder().prefix(prefix).connect(url).await.unwrap();
+    let open = async |keeps| {
+        let mut builder = Sql::builder().prefix(prefix);
+        if keeps {
+            builder = builder.prefix(kept(prefix)).history(HistoryLimits::default());
+        }
+        builder.connect(url).await.unwrap()
+    };
     let mut figures = loaded(open, DUE).await;
     let count = async |polls: Sleep| statements::of(polls).await as f64;
-    figures.push(idle(open().await, count).await);
+    figures.push(idle(open(false).await, count).await);
     figures
 }
 
 async fn redis(url: &str, prefix: &str) -> Vec<Figure> {
     server::redis::clear(url, prefix).await;
-    let open = async || Redis::builder().prefix(prefix).connect(url).await.unwrap();
+    let open = async |keeps| {
+        let mut builder = Redis::builder().prefix(prefix);
+        if keeps {
+            builder = builder.prefix(kept(prefix)).history(HistoryLimits::default());
+        }
+        builder.connect(url).await.unwrap()
+    };
     let mut figures = loaded(open, DUE).await;
     let count = async |polls: Sleep| {
         let before = server::redis::commands(url).await.1;
         polls.await;
         server::redis::commands(url).await.1 - before
     };
-    figures.push(idle(open().await, count).await);
+    figures.push(idle(open(false).await, count).await);
     server::redis::clear(url, prefix).await;
     figures
 }
@@ -116,8 +140,13 @@ async fn redis(url: &str, prefix: &str) -> Vec<Figure> {
 #[cfg(feature = "etcd")]
 async fn etcd(urls: &[String], prefix: &str) -> Vec<Figure> {
     server::etcd::clear(urls, prefix).await;
-    let open = async || {
-        let builder = allora_etcd::Etcd::builder().prefix(prefix).timeout(Duration::from_secs(10));
+    server::etcd::clear(urls, &kept(prefix)).await;
+    let open = async |keeps| {
+        let mut builder =
+            allora_etcd::Etcd::builder().prefix(prefix).timeout(Duration::from_secs(10));
+        if keeps {
+            builder = builder.prefix(kept(prefix)).history(HistoryLimits::default());
+        }
         builder.connect(urls.to_vec()).await.unwrap()
     };
     let mut figures = loaded(open, DUE).await;
@@ -126,17 +155,18 @@ async fn etcd(urls: &[String], prefix: &str) -> Vec<Figure> {
         polls.await;
         server::etcd::requests(urls) - before
     };
-    figures.push(idle(open().await, count).await);
+    figures.push(idle(open(false).await, count).await);
     server::etcd::clear(urls, prefix).await;
+    server::etcd::clear(urls, &kept(prefix)).await;
     figures
 }
 
-/// Claims and completions of one node, and a whole scheduler.
-async fn loaded<B: Backend>(open: impl AsyncFn() -> B, due: u64) -> Vec<Figure> {
+/// Claims and completions of one node, and a whole scheduler, also one whose store keeps a history.
+async fn loaded<B: Backend>(open: impl AsyncFn(bool) -> B, due: u64) -> Vec<Figure> {
     let mut figures = Vec::new();
     for batch in BATCHES {
         let names: Vec<String> = (0..batch).map(|i| format!("batch-{batch}-{i}")).collect();
-        let store = open().await;
+        let store = open(false).await;
         register(&store, &names).await;
         let mut node = Node::new(store, "one", &names).await;
         let once = work(&mut node, Delivery::AtMostOnce, batch).await;
@@ -147,8 +177,10 @@ async fn loaded<B: Backend>(open: impl AsyncFn() -> B, due: u64) -> Vec<Figure> 
         }
         figures.push(Figure::rate(format!("completions, batch {batch}"), again.completions()));
     }
-    let runs = fleet::at_once(open().await, open().await, due).await;
-    figures.push(Figure::rate("runs of a whole scheduler".to_owned(), runs));
+    for (keeps, title) in [(false, ""), (true, ", with a history")] {
+        let runs = fleet::at_once(open(keeps).await, open(keeps).await, due).await;
+        figures.push(Figure::rate(format!("runs of a whole scheduler{title}"), runs));
+    }
     figures
 }
 

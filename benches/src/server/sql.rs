@@ -5,7 +5,7 @@
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 
 /// The ends of the names of the store's tables, behind the prefix.
-pub const TABLES: [&str; 7] = ["meta", "job", "state", "rare", "data", "history", "flag"];
+pub const TABLES: [&str; 8] = ["meta", "job", "state", "rare", "data", "history", "flag", "change"];
 
 /// Removes the tables with this prefix on a PostgreSQL or MySQL server.
 pub async fn clear(url: &str, prefix: &str) {

@@ -8,11 +8,27 @@ use std::process::Command;
 pub(super) fn packages(service: &Service) -> Outcome {
     let Service { store, variables, packages, programs, .. } = service;
     let (package, program) = (packages.join(" "), programs.join(" or "));
-    let help = format!(
-        "`{program}` is not on this machine: install it (Debian and Ubuntu: {package}), \
-         or set {} for a server that tests may use, or leave {store} out with --only",
-        variables[0]
-    );
+    install(
+        packages,
+        format!(
+            "`{program}` is not on this machine: install it (Debian and Ubuntu: {package}), \
+             or set {} for a server that tests may use, or leave {store} out with --only",
+            variables[0]
+        ),
+    )
+}
+
+/// Installs the browser in which the console is tested, if it is not there.
+pub(crate) fn browser() -> Outcome {
+    if says_yes(with(&["chromedriver", "--version"])) {
+        return Ok(());
+    }
+    let help = "`chromedriver` is not on this machine, with which the console is tested: install it \
+                (Debian: chromium chromium-driver)";
+    install(&["chromium", "chromium-driver", "fonts-dejavu-core"], help.to_owned())
+}
+
+fn install(packages: &[&str], help: String) -> Outcome {
     if !says_yes(with(&["apt-get", "--version"])) {
         return Err(Failure::Check(help));
     }
@@ -25,10 +41,10 @@ pub(super) fn packages(service: &Service) -> Outcome {
     };
     let apt = |rest: &[&str]| {
         let words = [prefix, &["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"], rest].concat();
-        command::run(&format!("install {package}"), with(&words))
+        command::run(&format!("install {}", packages.join(" ")), with(&words))
     };
     apt(&["update"])?;
-    apt(&[&["install", "-y", "--no-install-recommends"], *packages].concat())
+    apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())
 }
 
 /// True if we are root: some servers refuse to run so.

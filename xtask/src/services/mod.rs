@@ -7,7 +7,7 @@
 //! up` starts them without guards, for development.
 
 mod etcd;
-mod install;
+pub(crate) mod install;
 mod mariadb;
 mod postgres;
 mod redis;
@@ -143,8 +143,10 @@ impl Running {
     }
 }
 
-/// Starts what these stores need and what is not there already; no list is all stores.
+/// Starts what these stores need and what is not there already; no list is all stores. The console's tests
+/// need a browser.
 pub(crate) fn start(only: Option<&str>) -> Outcome<Running> {
+    install::browser()?;
     start_all(wanted(only), Other::Used)
 }
 

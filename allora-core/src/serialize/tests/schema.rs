@@ -6,9 +6,13 @@
 use super::{at, health, job, state};
 use crate::{
     StoredSchedule,
-    backend::{HistoryCursor, HistoryEntry, JobState, NotRunReason, Outcome, Pause, Waiter},
+    backend::{
+        Action, Author, HistoryCursor, HistoryEntry, JobState, NewSchedule, NotRunReason,
+        Operation, Outcome, Pause, Waiter,
+    },
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{CatchUp, Overlap},
+    record::{ChangeResult, HistoryBuffer, OpContext, apply},
     registry::NodeInfo,
     stored::{ScheduleExport, Why, WhyCode},
 };
@@ -45,6 +49,7 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("JobState", vec![json!(full), json!(JobState::empty("b"))]),
         ("HistoryEntry", vec![json!(run), json!(range)]),
         ("HistoryCursor", vec![json!(HistoryCursor { fence: 9, name: "a".to_owned() })]),
+        ("Change", changes()),
         ("StoredSchedule", stored()),
         ("ScheduleExport", vec![json!(exported(&full)), json!(exported(&least()))]),
         ("NodeInfo", vec![json!(node("v1", Some("n1"))), json!(node("", None))]),
@@ -81,6 +86,21 @@ fn stored() -> Vec<Value> {
     let full = full.concurrency_key("tapes", 2).max_key_wait(second).owner("sales").tag("eu");
     let once = new().at_most_once().overlap(Overlap::Skip);
     vec![json!(full.first_run(at(0)).data_bytes("{}")), json!(once)]
+}
+
+/// A creation and a refusal.
+fn changes() -> Vec<Value> {
+    let (mut slot, mut history) = (None, HistoryBuffer::off());
+    let author = Author::new("ann").via("console").note("why");
+    let context = OpContext::new("operator", at(0));
+    for action in [Action::Create(NewSchedule::new("mail", "@daily", None)), Action::Delete] {
+        let operation = Operation::new("a", action).by(Some(&author));
+        apply(&mut slot, &operation, context, &mut history).unwrap();
+    }
+    let changes = history.take_changes();
+    let mut refused = changes[0].clone();
+    refused.result = ChangeResult::Refused("no".to_owned());
+    changes.iter().chain([&refused]).map(|change| json!(change)).collect()
 }
 
 fn node(version: &str, unique_name: Option<&str>) -> NodeInfo {

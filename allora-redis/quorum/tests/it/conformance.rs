@@ -100,6 +100,7 @@ impl<const N: usize, I: Ill> Fixture for Store<N, I> {
         &[
             Capability::Queries,
             Capability::History,
+            Capability::Changes,
             Capability::Notifications,
             Capability::Durability,
             Capability::ExactReplies,

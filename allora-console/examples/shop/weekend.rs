@@ -1,10 +1,4 @@
-//! The pages of a shop's console, as files to look at: `cargo run -p allora-console --example shop FOLDER`.
-//!
-//! A simulated weekend passes first, with all that a console is for: a night in which the clocks are set
-//! back, an outage, a service that refuses, a node that is gone, a kind that nobody handles, a pause, and a
-//! hostile name.
-
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! A weekend of a shop with 216 jobs, simulated, and the console that looks back on it.
 
 use allora::{
     BoxError, CatchUp, Handle, Memory, Overlap, Retry, Run, Runtime, Scheduler, Schedules,
@@ -14,13 +8,8 @@ use allora::{
     runtime::{Sim, SimNode},
 };
 use allora_console::{Access, Console};
-use axum::{
-    Router,
-    body::{Body, to_bytes},
-    http::Request,
-};
-use std::{env, fs, path::PathBuf, time::Duration};
-use tower::ServiceExt;
+use axum::Router;
+use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -37,73 +26,26 @@ const KINDS: [(&str, Duration); 8] = [
     ("ledger", Duration::from_secs(30 * 60)),
 ];
 
-/// Each page with the name of its file.
-const PAGES: [(&str, &str); 22] = [
-    ("now", "/?zone=Europe/Rome"),
-    ("jobs", "/jobs?zone=Europe/Rome"),
-    ("jobs-next", "/jobs?sort=next&zone=Europe/Rome"),
-    ("jobs-failing", "/jobs?state=failing&zone=Europe/Rome"),
-    ("jobs-none", "/jobs?q=zzz"),
-    ("job", "/job?name=invoices"),
-    ("job-why", "/job?name=invoices&at=2026-10-25+02:00"),
-    ("job-twice", "/job?name=sync.crm&at=2026-10-25+02:20"),
-    ("job-overdue", "/job?name=backup/db-main"),
-    ("job-paused", "/job?name=mail.digest"),
-    ("job-key", "/job?name=billing/export"),
-    ("job-hostile", "/job?name=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E"),
-    ("job-unhandled", "/job?name=thumbnails"),
-    ("runs", "/runs?zone=Europe/Rome"),
-    ("runs-all", "/runs?outcome=all&zone=Europe/Rome"),
-    ("nodes", "/nodes?zone=Europe/Rome"),
-    ("try", "/schedule"),
-    ("try-words", "/schedule?text=30+2+*+*+*+Europe/Rome;+jitter+5m&zone=America/New_York"),
-    ("try-wrong", "/schedule?text=61+*+*+*+*"),
-    ("no-job", "/job?name=nobody"),
-    ("bad-address", "/?zone=Mars"),
-    ("run", "/RUN"),
-];
-
-fn main() -> Result<(), BoxError> {
-    let folder = PathBuf::from(env::args().nth(1).unwrap_or_else(|| "target/shop".into()));
-    let sim = Sim::starting_at(7, at("2026-10-23T12:00:00Z"));
-    let store = Memory::new().with_history(HistoryLimits::default());
-    let handle = weekend(&sim, &store)?;
-    let schedules = Schedules::on(store, sim.node())?;
-    let access = Access::reader("ann").with_data();
-    let shop = Console::new(schedules.clone()).handle(handle).title("shop");
-    let shop = shop.access(move |_| Some(access.clone())).into_router();
-    let empty = Console::new(Schedules::on(Memory::new(), sim.node())?)
-        .access(|_| Some(Access::reader("")))
-        .into_router();
-    let closed = Console::new(schedules).into_router();
-    fs::create_dir_all(&folder)?;
-    sim.block_on(async {
-        for file in ["console.css", "console.js", "icon.svg"] {
-            fs::write(folder.join(file), get(&shop, &format!("/{file}")).await?)?;
-        }
-        let mut run = String::new();
-        for (name, path) in PAGES {
-            let path = if path == "/RUN" { format!("/{run}") } else { path.to_owned() };
-            let page = get(&shop, &path).await?;
-            if name == "job" {
-                let link = page.split("href=\"").find(|rest| rest.starts_with("run?"));
-                let link = link.and_then(|rest| rest.split('"').next()).unwrap_or_default();
-                run = link.replace("&#38;", "&").replace("&amp;", "&");
-            }
-            fs::write(folder.join(format!("{name}.html")), page)?;
-        }
-        fs::write(folder.join("empty.html"), get(&empty, "/").await?)?;
-        fs::write(folder.join("closed.html"), get(&closed, "/").await?)?;
-        Ok::<(), BoxError>(())
-    })?;
-    println!("{} pages are in {}", PAGES.len() + 2, folder.display());
-    Ok(())
+/// The shop as its operators see it on Sunday afternoon.
+pub(crate) struct Shop {
+    pub(crate) console: Router,
+    /// Their machines: as long as this lives, and no time passes.
+    _sim: Sim,
 }
 
-async fn get(router: &Router, path: &str) -> Result<String, BoxError> {
-    let request = Request::builder().uri(path).body(Body::empty())?;
-    let body = router.clone().oneshot(request).await?.into_body();
-    Ok(String::from_utf8(to_bytes(body, 1 << 22).await?.to_vec())?)
+impl Shop {
+    /// # Errors
+    /// None, as long as the library keeps its promises.
+    pub(crate) fn after_its_weekend() -> Result<Self, BoxError> {
+        let sim = Sim::starting_at(7, at("2026-10-23T12:00:00Z"));
+        let store = Memory::new().with_history(HistoryLimits::default());
+        let handle = weekend(&sim, &store)?;
+        let schedules = Schedules::on(store, sim.node())?;
+        let access = Access::reader("ann").with_data();
+        let console = Console::new(schedules).handle(handle).title("shop");
+        let console = console.access(move |_| Some(access.clone())).into_router();
+        Ok(Self { console, _sim: sim })
+    }
 }
 
 /// From Friday noon to Sunday afternoon, when the clocks have been set back.

@@ -1,0 +1,219 @@
+//! Access to the console that the command serves: browsers on this machine, or whoever has a token.
+
+use crate::{
+    clock,
+    failure::{Failure, Outcome},
+    server::{Peer, Server},
+};
+use allora_console::{Access, Console, Decision, Scope, Tokens};
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderName, StatusCode, header, request::Parts},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use clap::Args;
+use std::{fs, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
+
+/// Why there is no console on an address that other machines reach, and what to do.
+pub(crate) const NOT_LOCAL: &str = "other machines reach this address, and without access tokens the console is \
+     for browsers on this machine; serve it with `allora console --tokens FILE`, or listen on a loopback \
+     address, as 127.0.0.1, and use `ssh -L` from elsewhere";
+
+/// The number of pages that are made at a time. Probes are not among them.
+const AT_A_TIME: usize = 4;
+
+/// The time that a page may take, with the reading of its form.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Access to the console.
+#[derive(Debug, Args)]
+pub(crate) struct AccessArgs {
+    /// Asks for the tokens of this file, which `allora token` makes. Required for an address that other machines
+    /// reach, where a proxy must offer TLS: without it, tokens can be read on the way.
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Also answers requests under this name. Repeat it for several. The names of this machine alone, and the
+    /// address of --listen, are always allowed.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Lets readers pause, resume, skip, trigger, cancel, rerun, dismiss, backfill and reset jobs with the scope
+    /// `run`, and delete them with `edit`. Without tokens, everybody with an account on this machine may.
+    #[arg(long)]
+    allow_actions: bool,
+    /// Also shows the data of schedules and the output of runs. Every account of this machine can then read them.
+    /// With tokens, the scope `data` decides.
+    #[arg(long, conflicts_with = "tokens")]
+    show_data: bool,
+    /// Takes the name of the reader from this header, if the request comes from a --trust-proxy, which must
+    /// set it and remove what clients send. The file of tokens has the name with `-` in place of a hash.
+    #[arg(long, value_name = "HEADER", requires_all = ["tokens", "trust_proxy"])]
+    trust_user_header: Option<HeaderName>,
+    /// The address of a proxy whose header is trusted. Repeat it for several.
+    #[arg(long, value_name = "ADDRESS", requires = "trust_user_header")]
+    trust_proxy: Vec<IpAddr>,
+}
+
+impl AccessArgs {
+    /// Reads what the options name, before a store is opened. `listen` is the address as it was typed.
+    ///
+    /// # Errors
+    /// Other machines reach the address, and there are no tokens; or their file cannot be read.
+    pub(crate) fn checked(&self, server: &Server, listen: &str) -> Outcome<Guard> {
+        let own = server.address().ip();
+        let own = (!own.is_unspecified()).then(|| own.to_string());
+        let hosts = self.hosts.iter().cloned().chain(own).collect();
+        let doors = self.doors(server, listen)?;
+        Ok(Guard { hosts, allows_actions: self.allow_actions, doors })
+    }
+
+    fn doors(&self, server: &Server, listen: &str) -> Outcome<Doors> {
+        let Some(path) = &self.tokens else {
+            if !server.is_local() {
+                return Err(Failure::wrong(format!("--listen {listen}: {NOT_LOCAL}")));
+            }
+            let mut reader = Access::reader("");
+            if self.show_data {
+                reader = reader.with_data();
+            }
+            if self.allow_actions {
+                reader = reader.with(Scope::Run).with(Scope::Edit);
+            }
+            return Ok(Doors::Open(reader));
+        };
+        let wrong = |why: String| Failure::wrong(format!("--tokens {}: {why}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let tokens = Tokens::read(&text).map_err(wrong)?;
+        if tokens.is_empty() {
+            return Err(wrong(
+                "it has no line, so nobody could read; add one with `allora token`".into(),
+            ));
+        }
+        Ok(Doors::Tokens {
+            tokens,
+            header: self.trust_user_header.clone(),
+            proxies: self.trust_proxy.iter().map(IpAddr::to_canonical).collect(),
+        })
+    }
+
+    /// The end of the line that says what is served.
+    pub(crate) fn shown(&self) -> &'static str {
+        match (self.allow_actions, self.tokens.is_some()) {
+            (false, false) => "read-only",
+            (false, true) => "read-only, for those with a token",
+            (true, false) => "with actions, for everybody on this machine",
+            (true, true) => "with actions, for those with a token",
+        }
+    }
+}
+
+/// Access to the console, ready to decide.
+pub(crate) struct Guard {
+    hosts: Vec<String>,
+    allows_actions: bool,
+    doors: Doors,
+}
+
+impl Guard {
+    /// The console for those who may use it.
+    pub(crate) fn guard(self, console: Console) -> Router {
+        let console = console.hosts(self.hosts);
+        let console = if self.allows_actions { console.allow_actions() } else { console };
+        limited(console.access(move |parts| self.doors.decide(parts)))
+    }
+}
+
+/// The console for this reader: any program of this machine that names the machine as such.
+pub(crate) fn local(console: Console, access: Access) -> Router {
+    limited(console.hosts([""; 0]).access(move |_| Some(access.clone())))
+}
+
+fn limited(console: Console) -> Router {
+    let turns = Arc::new(Semaphore::new(AT_A_TIME));
+    console.into_router().layer(middleware::from_fn_with_state(turns, some_at_a_time))
+}
+
+/// The ways in.
+enum Doors {
+    /// Everybody on this machine is this reader.
+    Open(Access),
+    Tokens {
+        tokens: Tokens,
+        /// The header in which a proxy names the reader.
+        header: Option<HeaderName>,
+        proxies: Vec<IpAddr>,
+    },
+}
+
+impl Doors {
+    fn decide(&self, parts: &Parts) -> Decision {
+        let (tokens, header, proxies) = match self {
+            Self::Open(reader) => return Decision::Reader(reader.clone()),
+            Self::Tokens { tokens, header, proxies } => (tokens, header, proxies),
+        };
+        let now = clock::now();
+        let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.to_canonical());
+        let is_proxy = peer.is_some_and(|peer| proxies.contains(&peer));
+        // From anybody else, the header says nothing.
+        if let Some(header) = header.as_ref().filter(|_| is_proxy) {
+            let mut names = parts.headers.get_all(header).iter();
+            match (names.next(), names.next()) {
+                (None, _) => {}
+                (Some(name), None) => {
+                    let name = name.to_str().unwrap_or_default();
+                    return tokens.decide_by_name(name, now);
+                }
+                (Some(_), Some(_)) => return Decision::Refused,
+            }
+        }
+        tokens.decide(&parts.headers, now)
+    }
+}
+
+async fn some_at_a_time(
+    State(turns): State<Arc<Semaphore>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let busy = |why: &'static str| {
+        (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why).into_response()
+    };
+    let Ok(_turn) = turns.try_acquire() else { return busy("too many pages at once; try again\n") };
+    let answer = tokio::time::timeout(TIME_LIMIT, next.run(request)).await;
+    answer.unwrap_or_else(|_| busy("the page took longer than 30 s; is the store slow?\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Request;
+
+    fn decide(doors: &Doors, peer: &str, users: &[&str]) -> Decision {
+        let mut request = Request::builder().uri("/");
+        for user in users {
+            request = request.header("x-user", *user);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        parts.extensions.insert(Peer(peer.parse().unwrap()));
+        doors.decide(&parts)
+    }
+
+    #[test]
+    fn a_header_names_the_reader_only_if_the_proxy_sends_it() {
+        let doors = Doors::Tokens {
+            tokens: Tokens::read("ben - admin").unwrap(),
+            header: Some(HeaderName::from_static("x-user")),
+            proxies: vec!["10.0.0.1".parse().unwrap()],
+        };
+        for proxy in ["10.0.0.1", "::ffff:10.0.0.1"] {
+            let Decision::Reader(ben) = decide(&doors, proxy, &["ben"]) else { panic!("{proxy}") };
+            assert_eq!(ben.who(), "ben");
+        }
+        assert_eq!(decide(&doors, "10.0.0.1", &["eve"]), Decision::Refused);
+        assert_eq!(decide(&doors, "10.0.0.1", &["ben", "eve"]), Decision::Refused);
+        assert_eq!(decide(&doors, "10.0.0.1", &[]), Decision::Unknown);
+        assert_eq!(decide(&doors, "10.0.0.2", &["ben"]), Decision::Unknown);
+    }
+}

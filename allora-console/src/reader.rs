@@ -1,0 +1,434 @@
+//! The store as its reader may see it: the one place that filters and redacts.
+//!
+//! Pages have no other way to the store. So what a limit hides is in no list, count, plot, search or answer, and a
+//! new page need not think of it.
+
+use crate::access::Access;
+use allora_core::{
+    ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
+    NodeInfo, Outcome, Result, Schedules, Time,
+    backend::{Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
+    stored::{Definition, Fact, Filter, Why, WhyCode},
+};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+/// The closure that removes secrets from a text of a job.
+pub(crate) type Redact = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
+
+/// The largest number of concurrency keys that are read for due jobs.
+const MOST_KEYS: usize = 50;
+
+/// The most jobs that are counted by reading them.
+const COUNTED: usize = 10_000;
+
+/// The store, for one reader.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    schedules: Schedules,
+    access: Access,
+    redact: Option<Redact>,
+}
+
+/// A page of the history, without the entries that the reader may not see.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries {
+    pub(crate) entries: Vec<HistoryEntry>,
+    /// The number of entries that were read.
+    pub(crate) read: usize,
+    /// The place at which the next page begins; `None` after the last one.
+    pub(crate) next: Option<HistoryCursor>,
+}
+
+impl Reader {
+    pub(crate) fn new(schedules: Schedules, access: Access, redact: Option<Redact>) -> Self {
+        Self { schedules, access, redact }
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// The whole store, for actions alone: pages read through this type.
+    pub(crate) fn whole_store(&self) -> &Schedules {
+        &self.schedules
+    }
+
+    pub(crate) async fn store_now(&self) -> Result<Time> {
+        self.schedules.store_now().await
+    }
+
+    /// A job; one that the reader may not see is not found.
+    pub(crate) async fn get(&self, name: &str) -> Result<JobState> {
+        self.unredacted(name).await.map(|state| self.shown(state))
+    }
+
+    /// As [`get`](Self::get), as the store has it: for the checks of an action, not for a page.
+    pub(crate) async fn unredacted(&self, name: &str) -> Result<JobState> {
+        if !self.access.may_name(name) {
+            return Err(not_found(name));
+        }
+        let state = self.schedules.get(name).await?;
+        match self.access.may_see(name, &state.kind) {
+            true => Ok(state),
+            false => Err(not_found(name)),
+        }
+    }
+
+    /// As [`Schedules::list`].
+    pub(crate) async fn list(
+        &self,
+        filter: Filter<'_>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<JobState>> {
+        let mut found = Vec::new();
+        let parts = self.access.parts(filter.prefix, filter.kind);
+        for (prefix, kind) in &parts {
+            let part = part(filter, prefix, *kind);
+            found.extend(self.schedules.list(part, after, limit).await?);
+        }
+        if parts.len() > 1 {
+            found.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        Ok(self.seen(found, limit))
+    }
+
+    /// As [`Schedules::list_by_due`].
+    pub(crate) async fn list_by_due(
+        &self,
+        filter: Filter<'_>,
+        limit: usize,
+    ) -> Result<Vec<JobState>> {
+        let mut found = Vec::new();
+        let parts = self.access.parts(filter.prefix, filter.kind);
+        for (prefix, kind) in &parts {
+            let part = part(filter, prefix, *kind);
+            found.extend(self.schedules.list_by_due(part, limit).await?);
+        }
+        if parts.len() > 1 {
+            found.sort_by(|one, other| (one.due_at, &one.name).cmp(&(other.due_at, &other.name)));
+        }
+        Ok(self.seen(found, limit))
+    }
+
+    /// The jobs that are due first, at most `limit`; for a reader with prefixes, the first ones by name.
+    pub(crate) async fn first(&self, limit: usize) -> Result<Vec<JobState>> {
+        match self.lists_by_due() {
+            true => self.list_by_due(Filter::default(), limit).await,
+            false => self.list(Filter::default(), None, limit).await,
+        }
+    }
+
+    /// `true` if a store finds the reader's jobs by their due times without a look at all of them: its index has
+    /// kinds, and no prefixes.
+    pub(crate) fn lists_by_due(&self) -> bool {
+        self.access.parts("", None).iter().all(|(prefix, _)| prefix.is_empty())
+    }
+
+    /// As [`Schedules::flagged`], of the prefix and the kind of the filter.
+    pub(crate) async fn flagged(
+        &self,
+        flag: Flag<'_>,
+        filter: Filter<'_>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Flagged> {
+        let mut all = Flagged::new(Vec::new(), None);
+        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
+            let mut page = Page::first(limit).prefix(prefix);
+            (page.after, page.kind) = (after, kind);
+            let part = self.schedules.flagged(flag, page).await?;
+            all.found.extend(part.found);
+            all.next = all.next.into_iter().chain(part.next).min();
+            all.is_complete &= part.is_complete;
+        }
+        all.found.sort_by(|one, other| one.name.cmp(&other.name));
+        // Behind the end of one part, jobs of that part may be missing.
+        if let Some(next) = &all.next {
+            all.found.retain(|state| state.name <= *next);
+        }
+        if all.found.len() > limit {
+            all.next = all.found.get(limit.saturating_sub(1)).map(|last| last.name.clone());
+        }
+        all.found = self.seen(all.found, limit);
+        Ok(all)
+    }
+
+    /// The numbers of the reader's jobs. A store counts by one prefix; for any other limit, the first
+    /// [`COUNTED`] jobs are read.
+    pub(crate) async fn counts(&self, now: Time) -> Result<Counts> {
+        if let [(prefix, None)] = self.access.parts("", None)[..] {
+            return self.schedules.counts(prefix).await;
+        }
+        let mut states = self.list(Filter::default(), None, COUNTED + 1).await?;
+        let is_whole = states.len() <= COUNTED;
+        states.truncate(COUNTED);
+        Ok(Counts::among(&states, now, is_whole))
+    }
+
+    fn seen(&self, found: Vec<JobState>, limit: usize) -> Vec<JobState> {
+        let may_see = |state: &JobState| self.access.may_see(&state.name, &state.kind);
+        let seen = found.into_iter().filter(may_see).take(limit);
+        seen.map(|state| self.shown(state)).collect()
+    }
+
+    /// A page of the history; its limit counts the entries that are read.
+    pub(crate) async fn history(&self, query: HistoryQuery<'_>) -> Result<Entries> {
+        if query.name.is_some_and(|name| !self.access.may_name(name)) {
+            return Ok(Entries::default());
+        }
+        let limit = query.limit;
+        let all = self.schedules.history(query).await?;
+        let may_see = |entry: &HistoryEntry| self.access.may_see(&entry.name, &entry.kind);
+        let next = all.last().filter(|_| all.len() >= limit).map(|last| match may_see(last) {
+            true => last.cursor(),
+            // The place has no foreign name, because it stands in a link.
+            false => HistoryCursor { fence: last.fence.saturating_add(1), name: String::new() },
+        });
+        let read = all.len();
+        let entries = all.into_iter().filter(may_see).map(|entry| self.shown_entry(entry));
+        Ok(Entries { entries: entries.collect(), read, next })
+    }
+
+    /// As [`Schedules::why`].
+    pub(crate) async fn why(&self, name: &str, at: Option<Time>) -> Result<Why> {
+        if !self.exists(name).await? {
+            return Err(not_found(name));
+        }
+        let why = self.schedules.why(name, at).await?;
+        Ok(self.shown_why(name, why))
+    }
+
+    /// `true` if the reader may see the job. One that was deleted has the kind of its last run.
+    async fn exists(&self, name: &str) -> Result<bool> {
+        if !self.access.may_name(name) || !self.access.has_kinds() {
+            return Ok(self.access.may_name(name));
+        }
+        match self.schedules.get(name).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            state => return Ok(self.access.may_see(name, &state?.kind)),
+        }
+        match self.schedules.history(HistoryQuery::new(1).name(name)).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
+            entries => {
+                Ok(entries?.first().is_some_and(|last| self.access.may_see(name, &last.kind)))
+            }
+        }
+    }
+
+    /// As [`Schedules::definition`].
+    pub(crate) async fn definition(&self, state: &JobState) -> Result<Definition> {
+        self.schedules.definition(state).await
+    }
+
+    /// As [`Schedules::next`], of a job that the reader has been given.
+    pub(crate) async fn next(&self, state: &JobState, n: usize) -> Result<Vec<NextRun>> {
+        self.schedules.next(&state.name, n).await
+    }
+
+    /// The nodes. What they report names jobs, so a limit hides it.
+    pub(crate) async fn nodes(&self) -> Result<Vec<NodeInfo>> {
+        let mut nodes = self.schedules.nodes().await?;
+        if self.access.is_limited() {
+            for node in &mut nodes {
+                node.problems.clear();
+                node.orphan_examples.clear();
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// The kinds that no live node handles. Their conditions name and count jobs, so a limit hides them; an overdue
+    /// job of the reader is one nevertheless.
+    pub(crate) async fn unhandled_kinds(&self) -> Result<Vec<Condition>> {
+        match self.access.is_limited() {
+            true => Ok(Vec::new()),
+            false => self.schedules.unhandled_kinds().await,
+        }
+    }
+
+    /// The conditions of the node of this process: with a limit, those of the reader's jobs and of the store.
+    pub(crate) fn conditions(&self, handle: Option<&Handle>) -> Vec<ActiveCondition> {
+        let mut all = handle.map(|handle| handle.health().conditions).unwrap_or_default();
+        all.retain(|one| self.may_know(&one.condition));
+        all
+    }
+
+    fn may_know(&self, condition: &Condition) -> bool {
+        let of_store =
+            matches!(condition, Condition::StoreDown { .. } | Condition::StoreRejects { .. });
+        !self.access.is_limited()
+            || of_store
+            || condition.job().is_some_and(|job| self.may_name_any_kind(job))
+    }
+
+    /// The node of this process, which a limit hides.
+    pub(crate) fn health(&self, handle: Option<&Handle>) -> Option<Health> {
+        handle.filter(|_| !self.access.is_limited()).map(Handle::health)
+    }
+
+    /// `true` if a job of this name exists for the reader, whatever its kind is.
+    fn may_name_any_kind(&self, name: &str) -> bool {
+        self.access.may_name(name) && !self.access.has_kinds()
+    }
+
+    /// The names of those of these jobs that are due and wait for a concurrency key.
+    pub(crate) async fn waiting_for_keys(
+        &self,
+        states: &[JobState],
+        now: Time,
+    ) -> Result<HashSet<String>> {
+        let is_due = |state: &&JobState| {
+            state.leases.is_empty() && state.due_at.is_some_and(|due| due <= now)
+        };
+        let mut by_record: BTreeMap<Arc<str>, Vec<(u32, &str)>> = BTreeMap::new();
+        for state in states.iter().filter(is_due) {
+            let Ok(definition) = Definition::parse(&state.name, &state.definition) else {
+                continue;
+            };
+            if let Some(key) = &definition.settings().concurrency_key {
+                by_record.entry(key.record()).or_default().push((key.limit, &state.name));
+            }
+        }
+        let mut waiting = HashSet::new();
+        for (record, jobs) in by_record.into_iter().take(MOST_KEYS) {
+            let record = match self.schedules.get(&record).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                record => record?,
+            };
+            let holders = record.leases.iter().filter(|lease| lease.until > now).count();
+            let wait = jobs.into_iter().filter(|(limit, _)| holders >= *limit as usize);
+            waiting.extend(wait.map(|(_, name)| name.to_owned()));
+        }
+        Ok(waiting)
+    }
+
+    /// A text of a job without its secrets.
+    pub(crate) fn redacted(&self, name: &str, text: &str) -> String {
+        self.redact.as_ref().map_or_else(|| text.to_owned(), |redact| redact(name, text))
+    }
+
+    /// A job without its secrets.
+    fn shown(&self, mut state: JobState) -> JobState {
+        let Some(redact) = &self.redact else { return state };
+        let name = state.name.clone();
+        if let Ok(text) = std::str::from_utf8(&state.data) {
+            state.data = redact(&name, text).into_bytes();
+        }
+        state.last = state.last.map(|last| without_secrets(last, &name, redact));
+        for letter in &mut state.dead {
+            letter.error = redact(&name, &letter.error);
+        }
+        if let Some(pause) = &mut state.paused {
+            pause.note = redact(&name, &pause.note);
+        }
+        state.unreadable = state.unreadable.map(|text| redact(&name, &text));
+        state
+    }
+
+    fn shown_entry(&self, mut entry: HistoryEntry) -> HistoryEntry {
+        let Some(redact) = &self.redact else { return entry };
+        entry.outcome = without_secrets(entry.outcome, &entry.name, redact);
+        entry.output = entry.output.map(|output| redact(&entry.name, &output));
+        entry
+    }
+
+    /// An answer without the names of jobs that the reader may not see, and without secrets.
+    fn shown_why(&self, name: &str, mut why: Why) -> Why {
+        let may_name = |job: &str| job == name || self.may_name_any_kind(job);
+        let is_foreign = |fact: &Fact| match fact {
+            Fact::Holders(holders) => holders.iter().any(|one| !may_name(&one.job)),
+            _ => false,
+        };
+        let is_told = self.access.is_limited() && why.code == WhyCode::KeyBusy;
+        if is_told && why.evidence.iter().any(|(_, fact)| is_foreign(fact)) {
+            why.sentence = "it waits for its concurrency key, which runs of other jobs hold".into();
+            why.remedy = Some("wait, or ask somebody who may see those jobs".into());
+            why.evidence.retain(|(_, fact)| !is_foreign(fact));
+        }
+        if let Some(redact) = &self.redact {
+            why.sentence = redact(name, &why.sentence);
+            why.remedy = why.remedy.map(|remedy| redact(name, &remedy));
+            for (_, fact) in &mut why.evidence {
+                if let Fact::Text(text) = fact {
+                    *text = redact(name, text);
+                }
+            }
+        }
+        why.also = std::mem::take(&mut why.also)
+            .into_iter()
+            .map(|other| self.shown_why(name, other))
+            .collect();
+        why
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+fn part<'a>(filter: Filter<'a>, prefix: &'a str, kind: Option<&'a str>) -> Filter<'a> {
+    let mut part = filter.prefix(prefix);
+    part.kind = kind;
+    part
+}
+
+/// As of a job that does not exist.
+fn not_found(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no job named {name:?}"))
+}
+
+fn without_secrets(outcome: Outcome, name: &str, redact: &Redact) -> Outcome {
+    let word = outcome.word();
+    let error = outcome.error();
+    match error.is_empty() {
+        true => outcome,
+        false => Outcome::from_word(word, &redact(name, error)).unwrap_or(outcome),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times::at;
+    use allora_core::backend::Pause;
+
+    fn reader(access: Access) -> Reader {
+        let sim = allora::runtime::Sim::new(1);
+        let schedules = Schedules::on(allora::Memory::new(), sim.node()).unwrap();
+        let redact: Redact = Arc::new(|_, text| text.replace("hunter2", "***"));
+        Reader::new(schedules, access, Some(redact))
+    }
+
+    #[test]
+    fn secrets_are_removed_from_everything_that_a_job_says() {
+        let mut job = JobState::empty("report");
+        job.data = b"{\"key\":\"hunter2\"}".to_vec();
+        job.last = Some(Outcome::Failed("hunter2 was refused".into()));
+        job.paused = Some(Pause {
+            since: at("2026-10-26T01:00:00Z"),
+            until: None,
+            note: "not hunter2".into(),
+        });
+        let reader = reader(Access::reader("ann"));
+        let shown = reader.shown(job);
+        assert!(!format!("{shown:?}").contains("hunter2"), "{shown:?}");
+        assert!(!String::from_utf8(shown.data).unwrap().contains("hunter2"));
+        let why = Why::new(WhyCode::Failed, "it failed: hunter2").with("error", "hunter2");
+        assert!(!format!("{:?}", reader.shown_why("report", why)).contains("hunter2"));
+    }
+
+    #[test]
+    fn a_condition_is_known_to_those_who_may_see_its_jobs() {
+        let limited = reader(Access::reader("ann").only_prefixes(["acme/"]));
+        assert!(limited.may_name_any_kind("acme/a") && !limited.may_name_any_kind("beta/a"));
+        let kinds = reader(Access::reader("ann").only_kinds(["mail"]));
+        assert!(!kinds.may_name_any_kind("acme/a"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Forms and links where no script runs.
+
+use crate::{Browser, RUNTIME, Served, console_of, weekend::Shop};
+use allora::{StoredSchedule, backend::JobState};
+
+#[test]
+fn searches_filters_pages_and_questions_need_no_script() {
+    let shop = Shop::after_its_weekend().unwrap();
+    let served = Served::new(shop.console.clone());
+    let browser = Browser::without_scripts();
+    browser.open(&served.page("/"));
+    assert!(!browser.source().contains(">live<"), "a script ran");
+    browser.type_into("#find", "backup/db-0\n");
+    assert!(browser.address().ends_with("/jobs?q=backup%2Fdb-0"), "{}", browser.address());
+    assert!(browser.source().contains("backup/db-07") && !browser.source().contains("sync.crm"));
+    browser.fill(".filter [name=q]", "");
+    browser.fill(".filter [name=owner]", "billing");
+    browser.click(".filter button");
+    assert!(browser.source().contains("billing/close") && !browser.source().contains("sync.crm"));
+    browser.open(&served.page("/jobs"));
+    browser.click("a[rel=next]");
+    assert!(browser.address().contains("after="), "{}", browser.address());
+    browser.back();
+    assert!(!browser.address().contains("after="), "{}", browser.address());
+    browser.open(&served.page("/job?name=sync.crm"));
+    browser.fill("#at", "2026-10-25 03:00");
+    browser.fill(".ask [name=zone]", "Europe/Rome");
+    browser.click(".ask button");
+    assert!(browser.address().ends_with("#why"), "{}", browser.address());
+    assert!(browser.source().contains("2026-10-25 03:00"), "{}", browser.source());
+    browser.open(&served.page("/schedule"));
+    browser.fill("[name=text]", "30 2 * * * Europe/Rome");
+    browser.click("main form button");
+    assert!(browser.source().contains("02:30"), "{}", browser.source());
+}
+
+#[test]
+fn an_action_needs_no_script_and_is_done_once() {
+    let (schedules, router) = console_of(&[StoredSchedule::new("acme/report", "report", "@daily")]);
+    let served = Served::new(router);
+    let state = || -> JobState { RUNTIME.block_on(schedules.get("acme/report")).unwrap() };
+    let browser = Browser::without_scripts();
+    browser.open(&served.page("/job?name=acme%2Freport"));
+    browser.click("a[href^='act?do=pause']");
+    browser.type_into("[name=note]", "the warehouse moves");
+    browser.click("button.main");
+    browser.wait_for("return document.body.textContent.includes('Paused.')");
+    let paused = state().paused.unwrap();
+    assert!(paused.note.contains("the warehouse moves"), "{}", paused.note);
+    // Back at the form: sent again, it pauses no second time.
+    browser.back();
+    browser.click("button.main");
+    browser.wait_for("return location.pathname === '/job'");
+    assert_eq!(state().paused, Some(paused));
+    browser.click("main a[href^='act?do=resume']");
+    browser.click("[value=missed]");
+    assert_eq!(browser.eval("return document.querySelector('[value=missed]').checked"), true);
+    browser.click("button.main");
+    browser.wait_for("return document.body.textContent.includes('Resumed.')");
+    assert_eq!(state().paused, None);
+    browser.click("a[href^='act?do=trigger']");
+    browser.click("button.main");
+    browser.wait_for("return document.body.textContent.includes('Triggered')");
+    let triggered = state();
+    browser.back();
+    browser.click("button.main");
+    browser.wait_for("return location.pathname === '/job'");
+    assert_eq!(state().fence, triggered.fence, "one click more is no further run");
+    // Without a note it comes back with what was typed.
+    browser.click("a[href^='act?do=backfill']");
+    browser.type_into("[name=from]", "2020-01-01 00:00");
+    browser.click("form.filter button");
+    assert!(browser.source().contains("2020-01-01"), "{}", browser.source());
+}
