@@ -1,4 +1,4 @@
-//! Access to the console that the command serves: browsers on this machine, or whoever has a token.
+//! Access to the console that the command serves: for browsers on this machine, or with a token.
 
 use crate::{
     clock,

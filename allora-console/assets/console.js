@@ -44,7 +44,7 @@
   document.addEventListener('visibilitychange', () => { if (!document.hidden) { clearTimeout(timer); refresh(); } });
   // What is typed here must not look stale, and its address may be that of a form that came back.
   if (document.querySelector('[data-still]')) held = true;
-  const pages = { n: 0, j: 1, r: 2, o: 3, t: 4 };
+  const pages = { n: 0, j: 1, r: 2, o: 3, a: 4, t: 5 };
   let wasG = false;
   document.addEventListener('keydown', (event) => {
     if (event.target.closest('input,textarea,select') || event.ctrlKey || event.metaKey || event.altKey) return;

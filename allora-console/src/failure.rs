@@ -49,6 +49,12 @@ impl Failure {
         Self::new(StatusCode::FORBIDDEN, "You may not do this", text, remedy)
     }
 
+    /// A change cannot be taken back.
+    pub(crate) fn not_undone(text: impl Into<String>) -> Self {
+        let remedy = "Nothing was changed. Look at the job, and at its changes on the page Audit.";
+        Self::new(StatusCode::CONFLICT, "This change cannot be undone", text, remedy)
+    }
+
     /// Actions are not allowed here.
     pub(crate) fn read_only() -> Self {
         let text = "This console only shows pages, and nothing can be changed from it.";

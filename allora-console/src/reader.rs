@@ -7,8 +7,9 @@ use crate::access::Access;
 use allora_core::{
     ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
     NodeInfo, Outcome, Result, Schedules, Time,
-    backend::{Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
-    stored::{Definition, Fact, Filter, Why, WhyCode},
+    backend::{Author, Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
+    record::{Change, ChangeResult},
+    stored::{Bulk, BulkReport, ChangeFilter, ChangePage, Definition, Fact, Filter, Why, WhyCode},
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -170,6 +171,39 @@ impl Reader {
         Ok(Counts::among(&states, now, is_whole))
     }
 
+    /// As [`Schedules::bulk_preview`].
+    pub(crate) async fn bulk_preview(
+        &self,
+        filter: Filter<'_>,
+        change: Bulk<'_>,
+    ) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
+            let part = part(filter, prefix, kind);
+            names.extend(self.schedules.bulk_preview(part, change).await?);
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// As [`Schedules::bulk`], by this author.
+    pub(crate) async fn bulk(
+        &self,
+        author: Author,
+        filter: Filter<'_>,
+        change: Bulk<'_>,
+    ) -> Result<BulkReport> {
+        let schedules = self.schedules.clone().by(author);
+        let mut report = BulkReport::default();
+        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
+            let done = schedules.bulk(part(filter, prefix, kind), change).await?;
+            report.changed.extend(done.changed);
+            report.triggered_before.extend(done.triggered_before);
+            report.failed.extend(done.failed);
+        }
+        Ok(report)
+    }
+
     fn seen(&self, found: Vec<JobState>, limit: usize) -> Vec<JobState> {
         let may_see = |state: &JobState| self.access.may_see(&state.name, &state.kind);
         let seen = found.into_iter().filter(may_see).take(limit);
@@ -192,6 +226,64 @@ impl Reader {
         let read = all.len();
         let entries = all.into_iter().filter(may_see).map(|entry| self.shown_entry(entry));
         Ok(Entries { entries: entries.collect(), read, next })
+    }
+
+    /// As [`Schedules::changes`]. A page may be short, and have a next one.
+    pub(crate) async fn changes(
+        &self,
+        filter: ChangeFilter<'_>,
+        before: Option<&HistoryCursor>,
+        limit: usize,
+    ) -> Result<ChangePage> {
+        if filter.name.is_some_and(|name| !self.access.may_name(name)) {
+            return Ok(ChangePage::default());
+        }
+        let filter = match self.access.parts(filter.prefix, None)[..] {
+            [] => return Ok(ChangePage::default()),
+            [(prefix, _)] => filter.prefix(prefix),
+            _ => filter,
+        };
+        let mut page = self.schedules.changes(filter, before, limit).await?;
+        page.changes.retain(|change| self.may_see_change(change));
+        if let Some(next) = page.next.take() {
+            // The place has no foreign name, because it stands in a link.
+            let is_own = self.access.may_name(&next.name);
+            let above = HistoryCursor { fence: next.fence.saturating_add(1), name: String::new() };
+            page.next = Some(if is_own { next } else { above });
+        }
+        page.changes = page.changes.into_iter().map(|change| self.shown_change(change)).collect();
+        Ok(page)
+    }
+
+    /// The change of a job with this number; `None` if there is none that the reader may see.
+    pub(crate) async fn change(&self, name: &str, sequence: i64) -> Result<Option<Change>> {
+        if !self.access.may_name(name) {
+            return Ok(None);
+        }
+        let above = HistoryCursor { fence: sequence.saturating_add(1), name: String::new() };
+        let filter = ChangeFilter::default().name(name);
+        let page = self.schedules.changes(filter, Some(&above), 1).await?;
+        let mut found = page.changes.into_iter();
+        Ok(found.find(|change| change.sequence == sequence && self.may_see_change(change)))
+    }
+
+    /// A change has the kind that its job had; one that changed nothing has none.
+    fn may_see_change(&self, change: &Change) -> bool {
+        match change.after.as_deref().or(change.before.as_deref()) {
+            Some(record) => self.access.may_see(&change.name, &record.kind),
+            None => self.may_name_any_kind(&change.name),
+        }
+    }
+
+    /// A change without its secrets.
+    pub(crate) fn shown_change(&self, mut change: Change) -> Change {
+        if let Some(redact) = &self.redact {
+            change.author.note = redact(&change.name, &change.author.note);
+            if let ChangeResult::Refused(error) = &mut change.result {
+                *error = redact(&change.name, error);
+            }
+        }
+        change
     }
 
     /// As [`Schedules::why`].

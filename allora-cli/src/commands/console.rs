@@ -1,4 +1,4 @@
-//! `allora console`: the console of a store, for browsers on this machine or for whoever has a token.
+//! `allora console`: the console of a store, for browsers on this machine or with a token.
 
 use crate::{
     console_access::AccessArgs,
@@ -37,7 +37,7 @@ impl Console {
     pub(crate) fn run(self) -> Outcome {
         let server = Server::bind(&self.listen)?;
         let access = self.access.checked(&server, &self.listen)?;
-        // Who did what, and why a page could not be made.
+        // The actions with their actors, and the causes of pages that could not be made.
         Log::open(None)?.begin(Some(Level::INFO), LogFormat::Text);
         session::with(&self.place, async |session: Session| {
             let router = access.guard(allora_console::Console::new(session.schedules));

@@ -212,7 +212,7 @@ pub(super) async fn what_a_change_keeps_comes_back_whole(w: &Cluster) {
     assert!(changes.iter().all(|change| change.author == author && change.name == name));
     let [emptied, edited, created] = &changes[..] else { panic!("three changes: {changes:?}") };
     assert_eq!((&side(&created.after).data, created.lacks_data), (&data, false));
-    // What is too large is left out, and that is said.
+    // Data that is too large is left out, and the change says so.
     assert_eq!((&side(&edited.before).data, edited.lacks_data), (&data, true));
     assert_eq!((side(&edited.after).data.len(), side(&emptied.before).data.len()), (0, 0));
     assert!(emptied.lacks_data);

@@ -856,7 +856,7 @@ impl Defect for KeepsReleasedKeys {
     }
 }
 
-/// Takes a job for failing for ever once it has failed.
+/// Never removes the flag of a job that has failed.
 pub(crate) struct FailsForEver;
 impl Defect for FailsForEver {
     fn has_flag(flag: Flag<'_>, state: &JobState, now: Time) -> bool {

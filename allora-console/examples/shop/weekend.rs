@@ -3,7 +3,7 @@
 use allora::{
     BoxError, CatchUp, Handle, Memory, Overlap, Retry, Run, Runtime, Scheduler, Schedules,
     StoredSchedule, Time,
-    backend::HistoryLimits,
+    backend::{Author, HistoryLimits},
     cron,
     runtime::{Sim, SimNode},
 };
@@ -56,7 +56,12 @@ fn weekend(sim: &Sim, store: &Memory) -> Result<Handle, BoxError> {
         for added in schedules.add_all(&jobs()).await? {
             added?;
         }
-        schedules.pause("mail.digest", "the mail server moves on Monday, ann").await?;
+        let ann = Author::new("ann").via("console").note("the mail server moves on Monday");
+        let by_ann = schedules.clone().by(ann);
+        by_ann.pause("mail.digest", "the mail server moves on Monday, ann").await?;
+        let old = StoredSchedule::of(&schedules.get("reports/old").await?)?;
+        let old = old.schedule("0 9 * * MON,FRI Europe/Rome");
+        schedules.clone().by("deploy").modify(&old).await?;
         schedules.pause("reports/old", "").await
     })?;
     let ids = ["web-1", "web-2", "web-3"];

@@ -1,8 +1,11 @@
-//! The one function through which every action goes.
+//! The one function through which every action on one job goes, and what all actions have in common: their author
+//! and their line in the log.
 
 use super::{facts::Facts, verb::Verb};
-use crate::reader::Reader;
-use allora_core::{ErrorKind, Occurrence, Result, Time, backend::Author, check_name, stored::Gap};
+use crate::{reader::Reader, times::machine};
+use allora_core::{
+    Error, ErrorKind, Occurrence, Result, Time, backend::Author, check_name, stored::Gap,
+};
 use tracing::info;
 
 /// An action with its values.
@@ -36,8 +39,6 @@ pub(crate) struct Change<'a> {
 /// Does it, and returns the number of runs that it is about, where there is one. The facts show that the reader may
 /// see the job.
 ///
-/// Who did what, why, and with what result passes here, and nowhere else.
-///
 /// # Errors
 /// As the call of [`Schedules`](allora_core::Schedules) that does it.
 pub(crate) async fn apply(
@@ -46,20 +47,34 @@ pub(crate) async fn apply(
     change: &Change<'_>,
 ) -> Result<Option<usize>> {
     let name = facts.state.name.as_str();
-    let actor = reader.access().who();
     let result = done(reader, name, change).await;
-    let error = result.as_ref().err().map(ToString::to_string);
-    // As strings, which every subscriber quotes: no name and no note makes a line of its own.
+    log_action(
+        change.verb.word(),
+        name,
+        (reader.access().who(), change.note),
+        result.as_ref().err(),
+    );
+    result
+}
+
+/// Logs an action on this job, or on these jobs, by its actor and with the note. The texts are strings, which every
+/// subscriber quotes: no name and no note makes a line of its own.
+pub(super) fn log_action(
+    action: &str,
+    job: &str,
+    (actor, note): (&str, &str),
+    error: Option<&Error>,
+) {
+    let error = error.map(ToString::to_string);
     info!(
         target: "allora",
-        action = change.verb.word(),
-        job = name,
+        action,
+        job,
         actor,
-        note = change.note,
+        note,
         error = error.as_deref(),
         "an action of the console"
     );
-    result
 }
 
 async fn done(reader: &Reader, name: &str, change: &Change<'_>) -> Result<Option<usize>> {
@@ -98,9 +113,14 @@ async fn done(reader: &Reader, name: &str, change: &Change<'_>) -> Result<Option
 
 /// The author in the record of changes. A service may call its readers by anything, and the record wants a
 /// name.
-fn author(who: &str, note: &str) -> Author {
+pub(super) fn author(who: &str, note: &str) -> Author {
     let actor = if check_name(who).is_ok() { who } else { "a reader" };
     Author::new(actor).via("console").note(note)
+}
+
+/// The id of a trigger that its form proposes: a second click triggers nothing.
+pub(super) fn new_id(who: &str, now: Time) -> String {
+    signed(who, &machine(now)).replace(": ", " ")
 }
 
 /// A note that says whose it is, for a record that has no place for a name.

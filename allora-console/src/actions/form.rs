@@ -89,17 +89,7 @@ impl Form {
     /// # Errors
     /// A sentence for the person who typed it.
     pub(crate) fn act(&self, facts: &Facts, context: &Context) -> Result<Act, String> {
-        if self.verb.needs_note() && self.note.is_empty() {
-            return Err("Write a note: whoever comes next will ask why it was done.".into());
-        }
-        if self.note.chars().count() > LONGEST_NOTE {
-            return Err(format!("The note is too long; use at most {LONGEST_NOTE} characters."));
-        }
-        if self.note.chars().any(char::is_control) {
-            return Err(
-                "The note has a character that is not visible; write it on one line.".into()
-            );
-        }
+        check_note(self.verb, &self.note)?;
         Ok(match self.verb {
             Verb::Pause => Act::Pause(self.end(context)?),
             Verb::Resume => Act::Resume(match self.gap.as_str() {
@@ -195,6 +185,21 @@ impl Form {
         let gone = || "The dead letter is gone: somebody has rerun or dismissed it.".to_owned();
         facts.state.dead.iter().find(is_it).ok_or_else(gone)
     }
+}
+
+/// # Errors
+/// A sentence for the person who wrote the note, or none.
+pub(super) fn check_note(verb: Verb, note: &str) -> Result<(), String> {
+    if verb.needs_note() && note.is_empty() {
+        return Err("Write a note: whoever comes next will ask why it was done.".into());
+    }
+    if note.chars().count() > LONGEST_NOTE {
+        return Err(format!("The note is too long; use at most {LONGEST_NOTE} characters."));
+    }
+    if note.chars().any(char::is_control) {
+        return Err("The note has a character that is not visible; write it on one line.".into());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,10 +7,14 @@ mod apply;
 mod done;
 mod facts;
 mod form;
+mod many;
 mod page;
 mod preview;
+mod undo;
 mod verb;
 
 pub(crate) use done::{Done, done};
+pub(crate) use many::{act as act_on_many, ask_first as ask_many, many_buttons};
 pub(crate) use page::{act, ask_first};
+pub(crate) use undo::{ask_first as ask_undo, undo};
 pub(crate) use verb::{buttons, letter_buttons};

@@ -1,7 +1,7 @@
 //! The page of an action: asked for, it shows what the action will do; sent, it does it.
 
 use super::{
-    apply::{Change, apply, signed},
+    apply::{Change, apply, new_id, signed},
     facts::Facts,
     form::Form,
     preview::{Preview, preview, seen},
@@ -81,7 +81,7 @@ pub(crate) async fn ask_first(
         facts => facts?,
     };
     if form.verb == Verb::Trigger && form.id.is_empty() {
-        form.id = signed(ask.reader.access().who(), &machine(facts.now)).replace(": ", " ");
+        form.id = new_id(ask.reader.access().who(), facts.now);
     }
     if form.verb == Verb::Backfill && !form.from.is_empty() && form.until.is_empty() {
         // The range that is sent is the one that was shown.
@@ -98,9 +98,7 @@ pub(crate) async fn act(
     ask: Ask,
     request: Request,
 ) -> Result<Response, Failure> {
-    allowed(&shared, &ask, Scope::Read)?;
-    let (parts, body) = request.into_parts();
-    let ask = ask.with_form(read(&parts.headers, body).await?)?;
+    let ask = sent(&shared, ask, request).await?;
     let form = Form::read(&ask.params)?;
     allowed(&shared, &ask, form.verb.scope())?;
     let facts = match Facts::read(&ask.reader, &form.name).await {
@@ -145,7 +143,7 @@ pub(crate) async fn act(
 
 /// # Errors
 /// Actions are not allowed here, or the reader lacks the scope.
-fn allowed(shared: &Shared, ask: &Ask, scope: Scope) -> Result<(), Failure> {
+pub(super) fn allowed(shared: &Shared, ask: &Ask, scope: Scope) -> Result<(), Failure> {
     if !shared.allows_actions {
         return Err(Failure::read_only());
     }
@@ -153,6 +151,16 @@ fn allowed(shared: &Shared, ask: &Ask, scope: Scope) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::no_scope(scope)),
     }
+}
+
+/// The request with the fields of its form in place of those of its address.
+///
+/// # Errors
+/// Actions are not allowed here, or the form cannot be read.
+pub(super) async fn sent(shared: &Shared, ask: Ask, request: Request) -> Result<Ask, Failure> {
+    allowed(shared, &ask, Scope::Read)?;
+    let (parts, body) = request.into_parts();
+    ask.with_form(read(&parts.headers, body).await?)
 }
 
 /// The fields of the form.

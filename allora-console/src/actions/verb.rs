@@ -46,7 +46,7 @@ impl Verb {
         self.row().2
     }
 
-    /// `true` if the action is not done without a note: somebody will ask later why it was.
+    /// `true` if the action needs a note, because its reason will be asked for later.
     pub(super) fn needs_note(self) -> bool {
         self.row().3
     }

@@ -1,12 +1,11 @@
 //! *Jobs*: the list, by a filter that is wholly in the address.
 
-use super::{Answer, Head, Linked, answer, definition::described, grouped};
+use super::{Answer, Head, Linked, answer, asked::Asked, definition::described, grouped};
 use crate::{
+    actions::many_buttons,
     ask::Ask,
     context::Context,
-    failure::Failure,
     look::{Look, look},
-    params::Params,
     reader::Reader,
     shared::Shared,
     times::Moment,
@@ -15,7 +14,6 @@ use crate::{
 use allora_core::{
     NodeInfo, Result, Time,
     backend::{Flag, JobState},
-    stored::Filter,
 };
 use askama::Template;
 use axum::extract::State;
@@ -34,6 +32,8 @@ struct View {
     asked: Asked,
     states: Vec<Choice>,
     rows: Vec<Row>,
+    /// The actions on all jobs of the filter.
+    many: Vec<Linked>,
     count: String,
     first: Option<String>,
     more: Option<String>,
@@ -46,18 +46,6 @@ struct View {
 struct Choice {
     text: &'static str,
     is_chosen: bool,
-}
-
-/// The filter in the address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Asked {
-    prefix: String,
-    kind: String,
-    tag: String,
-    owner: String,
-    state: Option<Word>,
-    is_by_due: bool,
-    after: String,
 }
 
 /// A job.
@@ -104,66 +92,6 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
     let found = find(&ask.reader, &asked, now).await?;
     let view = view(asked, found, &context);
     answer(&Jobs { head: Head::new(&shared, &ask, &context, ("jobs", "jobs"), "Jobs"), view })
-}
-
-impl Asked {
-    fn read(params: &Params) -> Result<Self, Failure> {
-        let state = match params.some("state") {
-            Some(text) => Some(Word::from_text(text).ok_or_else(|| {
-                let all: Vec<&str> = Word::ALL.iter().map(|word| word.text()).collect();
-                Failure::bad_address(format!(
-                    "There is no state {text:?}; use one of {}.",
-                    all.join(", ")
-                ))
-            })?),
-            None => None,
-        };
-        let is_by_due = match params.get("sort") {
-            "" | "name" => false,
-            "next" => true,
-            other => {
-                let text = format!("The list cannot be sorted by {other:?}; use name or next.");
-                return Err(Failure::bad_address(text));
-            }
-        };
-        Ok(Self {
-            prefix: params.exact("q").to_owned(),
-            kind: params.get("kind").to_owned(),
-            tag: params.get("tag").to_owned(),
-            owner: params.get("owner").to_owned(),
-            state,
-            is_by_due,
-            after: params.exact("after").to_owned(),
-        })
-    }
-
-    fn filter(&self) -> Filter<'_> {
-        let mut filter = Filter::default().prefix(&self.prefix);
-        filter.kind = Some(self.kind.as_str()).filter(|kind| !kind.is_empty());
-        filter.tag = Some(self.tag.as_str()).filter(|tag| !tag.is_empty());
-        filter.owner = Some(self.owner.as_str()).filter(|owner| !owner.is_empty());
-        filter
-    }
-
-    /// The address of the list with this filter, and with these parameters changed.
-    fn link(&self, context: &Context, changed: &[(&str, &str)]) -> String {
-        let own = [
-            ("q", self.prefix.as_str()),
-            ("kind", self.kind.as_str()),
-            ("tag", self.tag.as_str()),
-            ("owner", self.owner.as_str()),
-            ("state", self.state.map_or("", Word::text)),
-            ("sort", if self.is_by_due { "next" } else { "" }),
-        ];
-        let is_kept = |(name, _): &(&str, &str)| !changed.iter().any(|(new, _)| new == name);
-        let params: Vec<(&str, &str)> =
-            own.into_iter().filter(is_kept).chain(changed.iter().copied()).collect();
-        context.link("jobs", &params)
-    }
-
-    fn is_filtered(&self) -> bool {
-        *self != Self { after: self.after.clone(), is_by_due: self.is_by_due, ..Self::default() }
-    }
 }
 
 async fn find(reader: &Reader, asked: &Asked, now: Time) -> Result<Found> {
@@ -272,6 +200,7 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
         states: Word::ALL.into_iter().map(choice).collect(),
         first: (!asked.after.is_empty()).then(|| asked.link(context, &[])),
         more: found.next.as_deref().map(|after| asked.link(context, &[("after", after)])),
+        many: if rows.is_empty() { Vec::new() } else { many_buttons(&asked, context) },
         rows,
         count,
         nothing,
@@ -309,7 +238,7 @@ fn row(job: &JobState, words: &[Word], asked: &Asked, context: &Context) -> Row 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::times::at;
+    use crate::{params::Params, times::at};
 
     fn asked(query: &str) -> Asked {
         Asked::read(&Params::read(query).unwrap()).unwrap()

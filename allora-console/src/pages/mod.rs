@@ -1,6 +1,8 @@
 //! The pages, one file each: the handler reads the facts, and a pure view makes of them what the
 //! template writes.
 
+pub(crate) mod asked;
+pub(crate) mod audit;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod nodes;
@@ -42,11 +44,12 @@ fn answer(template: &impl Template) -> Answer {
 }
 
 /// The pages in the head, in their order, each with its path.
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
     ("Now", ""),
     ("Jobs", "jobs"),
     ("Runs", "runs"),
     ("Nodes", "nodes"),
+    ("Audit", "audit"),
     ("Try a schedule", "schedule"),
 ];
 

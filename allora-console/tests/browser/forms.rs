@@ -61,11 +61,24 @@ fn an_action_needs_no_script_and_is_done_once() {
     browser.click("a[href^='act?do=trigger']");
     browser.click("button.main");
     browser.wait_for("return document.body.textContent.includes('Triggered')");
-    let triggered = state();
     browser.back();
     browser.click("button.main");
     browser.wait_for("return location.pathname === '/job'");
-    assert_eq!(state().fence, triggered.fence, "one click more is no further run");
+    let waiting = RUNTIME.block_on(schedules.cancel("acme/report")).unwrap();
+    assert_eq!(waiting, 1, "one click more is no further run");
+    browser.open(&served.page("/jobs?q=acme"));
+    browser.click("a[href^='many?'][href*='do=pause']");
+    browser.type_into("[name=typed]", "1");
+    browser.type_into("[name=note]", "the warehouse moves again");
+    browser.click("button.main");
+    browser.wait_for("return document.body.textContent.includes('1 job changed.')");
+    assert!(state().paused.is_some());
+    browser.open(&served.page("/audit?what=pause"));
+    browser.click("a[href^='undo?']");
+    browser.click("button.main");
+    browser.wait_for("return location.pathname === '/audit'");
+    assert_eq!(state().paused, None);
+    browser.open(&served.page("/job?name=acme%2Freport"));
     // Without a note it comes back with what was typed.
     browser.click("a[href^='act?do=backfill']");
     browser.type_into("[name=from]", "2020-01-01 00:00");

@@ -4,7 +4,7 @@ use crate::{Browser, LOOKS, Look, Served, console_of, weekend::Shop};
 use std::{env, fs, path::PathBuf};
 
 /// The pages worth looking at, each with the name of its picture.
-const PAGES: [(&str, &str); 21] = [
+const PAGES: [(&str, &str); 22] = [
     ("now", "/?zone=Europe/Rome"),
     ("jobs", "/jobs?zone=Europe/Rome"),
     ("jobs-next", "/jobs?sort=next&zone=Europe/Rome"),
@@ -21,6 +21,7 @@ const PAGES: [(&str, &str); 21] = [
     ("runs", "/runs?zone=Europe/Rome"),
     ("runs-all", "/runs?outcome=all&zone=Europe/Rome"),
     ("nodes", "/nodes?zone=Europe/Rome"),
+    ("audit", "/audit?zone=Europe/Rome"),
     ("try", "/schedule"),
     ("try-words", "/schedule?text=30+2+*+*+*+Europe/Rome;+jitter+5m&zone=America/New_York"),
     ("try-wrong", "/schedule?text=61+*+*+*+*"),

@@ -33,7 +33,7 @@ fn check(router: Router, start: &str) {
     let served = Served::new(router);
     let browser = Browser::start();
     let seen = crawl(&browser, &served.page(start), 25);
-    let pages = ["", "jobs", "runs", "nodes", "schedule"];
+    let pages = ["", "jobs", "runs", "nodes", "audit", "schedule"];
     for page in pages {
         let address = served.page(&format!("/ops/allora/{page}"));
         assert!(seen.iter().any(|one| one.split('?').next() == Some(&address)), "{page}: {seen:?}");
@@ -63,7 +63,7 @@ fn every_link_works_behind_a_proxy_that_strips_the_path() {
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let path = path.strip_prefix("/ops/allora").unwrap_or("/foreign").to_owned();
         parts.uri = if path.is_empty() { "/".to_owned() } else { path }.parse().unwrap();
-        // What the console would know of the whole address, as a proxy's request does not have it.
+        // The whole address, which the request of a proxy does not have.
         parts.extensions.clear();
         console.clone().oneshot(Request::from_parts(parts, body)).await
     });

@@ -1,4 +1,4 @@
-//! Names and texts that somebody chose in order to do harm.
+//! Hostile names and texts.
 
 use crate::{Browser, RUNTIME, Served, console_of};
 use allora::StoredSchedule;

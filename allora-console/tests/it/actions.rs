@@ -47,9 +47,13 @@ fn encoded(fields: &[(String, String)]) -> String {
 }
 
 async fn post(router: &Router, body: String) -> Answer {
+    post_to(router, "/act", body).await
+}
+
+async fn post_to(router: &Router, path: &str, body: String) -> Answer {
     let request = Request::builder()
         .method("POST")
-        .uri("/act")
+        .uri(path)
         .header("sec-fetch-site", "same-origin")
         .header("content-type", "application/x-www-form-urlencoded");
     send(router, request.body(Body::from(body)).unwrap()).await
@@ -458,4 +462,107 @@ fn an_action_is_in_the_record_of_changes_with_its_reader_and_note() {
             ]
         );
     });
+}
+
+/// The form of the undoing that is first on the page of changes, with its address.
+async fn undoing(router: &Router) -> (String, Vec<(String, String)>) {
+    let audit = get(router, "/audit").await;
+    let link = audit.body.split("href=\"undo?").nth(1).unwrap_or_else(|| panic!("{}", audit.body));
+    let link = format!("/undo?{}", unescaped(link.split('"').next().unwrap()));
+    let page = get(router, &link).await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    (link, fields(&page.body))
+}
+
+#[test]
+fn a_change_is_listed_and_taken_back_once() {
+    with_idle_store(&["acme/report"], async |schedules| {
+        let all = router(&schedules, operator("ann"));
+        done(&all, "do=pause&name=acme%2Freport", &[("note", "the <b>warehouse</b> moves")]).await;
+        let audit = get(&all, "/audit?actor=ann&what=pause").await.body;
+        for said in ["ann", "console", "the &#60;b&#62;warehouse&#60;/b&#62; moves", "acme/report"]
+        {
+            assert!(audit.contains(said), "{said}: {audit}");
+        }
+        let (link, form) = undoing(&all).await;
+        let undo = async |router: &Router| post_to(router, "/undo", encoded(&form)).await;
+        // A reader without the scope takes nothing back; one who may not see the job learns nothing of it.
+        let reader = router(&schedules, Access::reader("bob"));
+        assert!(!get(&reader, "/audit").await.body.contains("undo?"));
+        assert_eq!(undo(&reader).await.status, 403);
+        let other = router(&schedules, operator("eve").only_prefixes(["beta/"]));
+        assert!(!get(&other, "/audit").await.body.contains("warehouse"));
+        let refused = undo(&other).await;
+        assert!(refused.status == 409 && !refused.body.contains("warehouse"), "{}", refused.body);
+        let answer = undo(&all).await;
+        assert_eq!((answer.status, answer.header("location")), (303, "audit?name=acme%2Freport"));
+        assert_eq!(schedules.get("acme/report").await.unwrap().paused, None);
+        let again = undo(&all).await;
+        assert!(again.status == 409 && again.body.contains("cannot be undone"), "{}", again.body);
+        assert_eq!(get(&all, &link.replace("change=", "change=x")).await.status, 400);
+    });
+}
+
+#[test]
+fn a_deleted_job_comes_back_from_the_page_of_changes() {
+    with_store(&["acme/report"], async |schedules| {
+        let before = schedules.get("acme/report").await.unwrap();
+        let all = router(&schedules, operator("ann"));
+        schedules.clone().by("ann").delete("acme/report").await.unwrap();
+        let (_, form) = undoing(&all).await;
+        let answer = post_to(&all, "/undo", encoded(&form)).await;
+        assert_eq!(answer.status, 303, "{}", answer.body);
+        let after = schedules.get("acme/report").await.unwrap();
+        assert_eq!((after.counters, after.definition), (before.counters, before.definition));
+    });
+}
+
+#[test]
+fn many_jobs_are_changed_once_their_number_is_typed() {
+    with_idle_store(&["acme/a", "acme/b", "beta/c"], async |schedules| {
+        let is_paused = async |name| schedules.get(name).await.unwrap().paused.is_some();
+        let all = router(&schedules, operator("ann"));
+        let list = get(&all, "/jobs?q=acme%2F").await.body;
+        let link = unescaped(link_to(&list, "many?"));
+        let page = get(&all, &format!("/{link}")).await;
+        assert!(
+            page.body.contains("Pause: 2 jobs") && page.body.contains("acme/a"),
+            "{}",
+            page.body
+        );
+        assert!(!page.body.contains("beta/c"));
+        let typed =
+            |number| encoded(&fill(fields(&page.body), &[("note", "moving"), ("typed", number)]));
+        let wrong = post_to(&all, "/many", typed("3")).await;
+        assert!(
+            wrong.status == 422 && wrong.body.contains("2 jobs would be changed"),
+            "{}",
+            wrong.body
+        );
+        assert!(wrong.body.contains("value=\"moving\""), "the note is kept: {}", wrong.body);
+        assert!(!is_paused("acme/a").await);
+        assert_eq!(
+            post_to(&router(&schedules, Access::reader("bob")), "/many", typed("2")).await.status,
+            403
+        );
+        let done = post_to(&all, "/many", typed("2")).await;
+        assert!(done.status == 200 && done.body.contains("2 jobs changed."), "{}", done.body);
+        assert!(
+            is_paused("acme/a").await && is_paused("acme/b").await && !is_paused("beta/c").await
+        );
+        let again = post_to(&all, "/many", typed("2")).await;
+        assert!(again.status == 422 && again.body.contains("0 jobs"), "{}", again.body);
+        let beta = router(&schedules, operator("eve").only_prefixes(["beta/"]));
+        let page = get(&beta, "/many?do=pause").await.body;
+        assert!(page.contains("Pause: 1 job") && !page.contains("acme/"), "{page}");
+        let changes =
+            schedules.changes(ChangeFilter::default().actor("ann"), None, 10).await.unwrap();
+        assert_eq!(changes.changes.len(), 2);
+    });
+}
+
+/// The first address of the page that begins with this text.
+fn link_to<'a>(page: &'a str, begins: &str) -> &'a str {
+    let at = page.find(&format!("href=\"{begins}")).unwrap_or_else(|| panic!("{begins}: {page}"));
+    page[at + 6..].split('"').next().unwrap()
 }

@@ -130,9 +130,12 @@ impl Schedules {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn bulk_preview(&self, filter: Filter<'_>, change: Bulk<'_>) -> Result<Vec<String>> {
-        let states = self.list(filter, None, usize::MAX).await?;
-        let selected = states.into_iter().filter(|state| change.concerns(state));
-        Ok(selected.map(|state| state.name).collect())
+        let (mut names, mut pages) = (Vec::new(), self.pages(filter, None));
+        while let Some(states) = pages.next(PAGE).await? {
+            let selected = states.into_iter().filter(|state| change.concerns(state));
+            names.extend(selected.map(|state| state.name));
+        }
+        Ok(names)
     }
 
     async fn bulk_page(

@@ -185,7 +185,8 @@ impl Schedules {
         Ok(first.into_sorted_vec().into_iter().map(|by_due| by_due.0).collect())
     }
 
-    /// A page of the jobs with this flag, ordered by name as bytes: see [`Queries::flagged`].
+    /// A page of the jobs with this flag, ordered by name as bytes: see
+    /// [`Queries::flagged`](crate::backend::Queries::flagged).
     ///
     /// # Errors
     /// `Unavailable`.
@@ -200,7 +201,7 @@ impl Schedules {
     }
 
     /// The numbers of jobs with each flag, of those whose names begin with `prefix`: see
-    /// [`Queries::counts`].
+    /// [`Queries::counts`](crate::backend::Queries::counts).
     ///
     /// # Errors
     /// `Unavailable`.

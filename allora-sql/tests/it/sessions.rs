@@ -338,7 +338,8 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
     on(Db::Postgres, async |place| {
         place.open().await.close().await;
         let role = format!("{}_worker", place.prefix);
-        let (p, tables) = (&place.prefix, ["job", "state", "rare", "data", "history", "flag"]);
+        let (p, tables) =
+            (&place.prefix, ["job", "state", "rare", "data", "history", "flag", "change"]);
         let tables = tables.map(|table| format!("{p}_{table}")).join(", ");
         for text in [
             format!("CREATE ROLE {role} LOGIN PASSWORD 'pw'"),
@@ -357,7 +358,7 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
         place.open().await.close().await;
         let user = format!("{}'@'127.0.0.1", &place.prefix);
         run(&place, &format!("CREATE USER '{user}' IDENTIFIED BY 'pw'")).await.unwrap();
-        for table in ["job", "state", "rare", "data", "history", "flag", "meta"] {
+        for table in ["job", "state", "rare", "data", "history", "flag", "change", "meta"] {
             let rights = "SELECT, INSERT, UPDATE, DELETE";
             let text = format!("GRANT {rights} ON {{p}}_{table} TO '{user}'");
             run(&place, &text).await.unwrap();
