@@ -1,7 +1,8 @@
 //! One day of one job, as a record of the store has it: the hours, and which entries are counted.
 //!
-//! The text has a version, the mark and the open fences in its first line, and a line for each hour in
-//! which something happened. A text of another version is nobody's to change but that version's.
+//! The text has a version, the mark and the open fences in its first line, the name of the job in the
+//! second, since a long one is cut in the name of the record, and then a line for each hour in which
+//! something happened. A text of another version is nobody's to change but that version's.
 
 use super::{Hour, Spread};
 use crate::{backend::HistoryEntry, time::Time};
@@ -16,8 +17,9 @@ const DAY: i64 = 24 * HOUR;
 
 /// The counts of one job's history on one day, in UTC. An entry belongs to the day and the
 /// hour of its fence, which is drawn from microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Day {
+    pub(crate) job: String,
     /// The entries with fences up to this one are counted, except the open ones.
     pub(crate) mark: i64,
     /// The fences up to the mark whose runs were active, and are not counted.
@@ -27,6 +29,11 @@ pub(crate) struct Day {
 }
 
 impl Day {
+    /// A day on which nothing is counted yet.
+    pub(crate) fn new(job: &str) -> Self {
+        Self { job: job.to_owned(), mark: 0, open: BTreeSet::new(), hours: BTreeMap::new() }
+    }
+
     /// Counts an entry of this day.
     pub(crate) fn count(&mut self, entry: &HistoryEntry) {
         let number = entry.fence.div_euclid(HOUR);
@@ -40,7 +47,7 @@ impl Day {
 
     pub(crate) fn to_text(&self) -> String {
         let open: Vec<String> = self.open.iter().map(i64::to_string).collect();
-        let mut text = format!("{VERSION} {} {}", self.mark, open.join(","));
+        let mut text = format!("{VERSION} {} {}\n{}", self.mark, open.join(","), self.job);
         for (number, hour) in &self.hours {
             let mut hour = hour.clone();
             let numbers = hour.numbers().map(|number| number.to_string()).join(" ");
@@ -58,8 +65,9 @@ impl Day {
         let mark = first.next()?.parse().ok()?;
         let open = first.next()?.split(',').filter(|fence| !fence.is_empty());
         let open = open.map(|fence| fence.parse().ok()).collect::<Option<_>>()?;
+        let job = lines.next()?.to_owned();
         let hours = lines.map(hour).collect::<Option<_>>()?;
-        Some(Self { mark, open, hours })
+        Some(Self { job, mark, open, hours })
     }
 }
 
@@ -96,7 +104,7 @@ pub(crate) fn start_of_hour(at: Time) -> Time {
     from(at.timestamp_micros().div_euclid(HOUR) * HOUR)
 }
 
-fn from(micros: i64) -> Time {
+pub(super) fn from(micros: i64) -> Time {
     DateTime::from_timestamp_micros(micros).unwrap_or_default()
 }
 
@@ -114,7 +122,7 @@ mod tests {
 
     #[test]
     fn an_entry_belongs_to_the_hour_and_the_day_of_its_fence() {
-        let mut day = Day::default();
+        let mut day = Day::new("job");
         for fence in [0, HOUR - 1, HOUR, DAY - 1] {
             assert_eq!(day_of(fence), 0);
             day.count(&entry(fence, Outcome::Succeeded));
@@ -128,7 +136,7 @@ mod tests {
     #[test]
     fn a_day_comes_back_from_its_text() {
         let open = BTreeSet::from([7, 9]);
-        let mut day = Day { mark: 9, open, ..Day::default() };
+        let mut day = Day { mark: 9, open, ..Day::new("job") };
         assert_eq!(Day::parse(day.to_text().as_bytes()), Some(day.clone()));
         for second in 0..10_000 {
             let outcome = if second % 7 == 0 { Outcome::Missed } else { Outcome::Succeeded };
@@ -141,7 +149,7 @@ mod tests {
     /// A day of a job that runs each second, with lateness and duration over three orders of magnitude.
     #[test]
     fn the_text_of_a_busy_day_is_small() {
-        let mut day = Day { mark: 20_001 * DAY, ..Day::default() };
+        let mut day = Day { mark: 20_001 * DAY, ..Day::new("job") };
         for second in 0..86_400 {
             let mut entry = entry(20_000 * DAY + second * 1_000_000, Outcome::Succeeded);
             let by = |ms| entry.due_at.and_then(|at| from_millis(at.timestamp_millis() + ms));
@@ -155,7 +163,7 @@ mod tests {
 
     #[test]
     fn damage_and_other_versions_are_noticed() {
-        let mut day = Day::default();
+        let mut day = Day::new("job");
         day.count(&entry(HOUR, Outcome::Succeeded));
         let text = day.to_text();
         assert!(Day::parse(text.as_bytes()).is_some(), "{text}");

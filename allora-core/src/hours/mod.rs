@@ -2,9 +2,11 @@
 
 mod day;
 mod spread;
+mod totals;
 
 pub(crate) use day::{Day, day_of, last_fence, start_of_day, start_of_hour};
 pub use spread::Spread;
+pub use totals::HourTotals;
 
 use crate::{
     backend::{HistoryEntry, NotRunReason, Outcome},
@@ -16,6 +18,9 @@ use chrono::TimeDelta;
 pub(crate) const KEPT: TimeDelta = TimeDelta::days(30);
 
 /// One hour of one job, from [`Schedules::hours`](crate::Schedules::hours).
+///
+/// In JSON, it is an object of its fields. Those that are a [`Spread`] are objects with its `count`, `p50_ms`
+/// and `p99_ms`.
 ///
 /// A run belongs to the hour of its claim, whenever it ended, and occurrences that were not run to the
 /// hour in which that was recorded.

@@ -28,7 +28,10 @@ const LAST: u16 = bucket_of(u64::MAX);
 /// assert!(took.percentile(99) > Some(Duration::from_secs(60 * 37)));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spread(BTreeMap<u16, u64>);
+pub struct Spread {
+    /// The numbers of durations, by bucket.
+    pub(crate) buckets: BTreeMap<u16, u64>,
+}
 
 impl Spread {
     /// Counts one more, in whole milliseconds.
@@ -39,14 +42,14 @@ impl Spread {
 
     /// Counts those of another one, too.
     pub fn merge(&mut self, other: &Self) {
-        for (bucket, count) in &other.0 {
+        for (bucket, count) in &other.buckets {
             self.add_to(*bucket, *count);
         }
     }
 
     /// The number of durations.
     pub fn count(&self) -> u64 {
-        self.0.values().fold(0, |all, count| all.saturating_add(*count))
+        self.buckets.values().fold(0, |all, count| all.saturating_add(*count))
     }
 
     /// The duration that so many percent do not exceed: 50 is the median. `None` if none was counted, or
@@ -59,18 +62,18 @@ impl Spread {
             seen += u128::from(**count);
             seen >= rank
         };
-        let (bucket, _) = self.0.iter().find(reaches).filter(|_| percent <= 100)?;
+        let (bucket, _) = self.buckets.iter().find(reaches).filter(|_| percent <= 100)?;
         Some(Duration::from_millis(middle_of(*bucket)))
     }
 
     fn add_to(&mut self, bucket: u16, more: u64) {
-        let count = self.0.entry(bucket).or_default();
+        let count = self.buckets.entry(bucket).or_default();
         *count = count.saturating_add(more);
     }
 
     /// As a text without blanks: `bucket:count` for each bucket.
     pub(super) fn to_text(&self) -> String {
-        let buckets = self.0.iter().map(|(bucket, count)| format!("{bucket}:{count}"));
+        let buckets = self.buckets.iter().map(|(bucket, count)| format!("{bucket}:{count}"));
         match buckets.collect::<Vec<_>>().join(",") {
             none if none.is_empty() => "-".into(),
             text => text,
@@ -86,7 +89,7 @@ impl Spread {
             let bucket = bucket.parse().ok().filter(|bucket| *bucket <= LAST)?;
             Some((bucket, count.parse().ok()?))
         };
-        text.split(',').map(bucket).collect::<Option<_>>().map(Self)
+        text.split(',').map(bucket).collect::<Option<_>>().map(|buckets| Self { buckets })
     }
 }
 

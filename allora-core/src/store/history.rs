@@ -35,6 +35,9 @@ const SLACK: u64 = 10;
 /// The passes over what is too old, in each period of that age.
 const PASSES: u32 = 30;
 
+/// The time after which a job with new entries is counted, even if none is to be removed.
+const COUNT_EVERY: Duration = Duration::from_secs(3_600);
+
 /// The interval at which the counts of old days are removed.
 const FORGET: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -98,14 +101,22 @@ pub struct HistoryPruning {
 #[derive(Debug, Default)]
 struct Appended {
     /// By job, since its entries were removed last.
-    of_jobs: HashMap<String, u64>,
+    of_jobs: HashMap<String, New>,
     /// The jobs that may be beyond their limits.
     due: BTreeSet<String>,
     /// There were some. A process that writes no history leaves it to others.
     any: bool,
 }
 
-/// The pass over what is too old, which continues from call to call.
+/// The entries of one job that this process has written.
+#[derive(Clone, Copy, Debug)]
+struct New {
+    entries: u64,
+    /// Those among them that are counted by the hour.
+    counted: u64,
+}
+
+/// The passes over what is too old and over what is not counted, which continue from call to call.
 #[derive(Debug, Default)]
 struct Pass {
     /// The last entry that was looked at; `None` between two passes.
@@ -114,6 +125,10 @@ struct Pass {
     next: Option<Time>,
     /// The time at which the counts of old days are removed next.
     forget_at: Option<Time>,
+    /// The jobs that are to be counted in this pass.
+    uncounted: Vec<(String, u64)>,
+    /// The time of the next one.
+    count_at: Option<Time>,
 }
 
 impl HistoryPruning {
@@ -156,17 +171,17 @@ impl HistoryPruning {
         let Appended { of_jobs, due, any } = &mut *appended;
         *any = true;
         for name in jobs {
-            let entries = of_jobs.get(name).map_or(1, |entries| entries + 1);
+            let entries = of_jobs.get(name).map_or(1, |new| new.entries + 1);
             if entries >= slack {
                 of_jobs.remove(name);
                 due.insert(name.to_owned());
-            } else if let Some(counted) = of_jobs.get_mut(name) {
-                *counted = entries;
+            } else if let Some(new) = of_jobs.get_mut(name) {
+                new.entries = entries;
             } else {
                 if of_jobs.len() >= MOST_COUNTED {
                     of_jobs.clear();
                 }
-                of_jobs.insert(name.to_owned(), entries);
+                of_jobs.insert(name.to_owned(), New { entries, counted: 0 });
             }
         }
     }
@@ -186,6 +201,31 @@ impl HistoryPruning {
         let mut appended = locked(&self.appended);
         appended.due.remove(name);
         appended.of_jobs.remove(name);
+    }
+
+    /// The next job to be counted by the hour, with the number of its entries. A pass begins an hour after
+    /// the last one, with the jobs that have new entries.
+    pub(super) fn uncounted(&self, now: Time) -> Option<(String, u64)> {
+        let mut pass = locked(&self.pass);
+        if pass.uncounted.is_empty() {
+            if now < *pass.count_at.get_or_insert(saturating_add(now, COUNT_EVERY)) {
+                return None;
+            }
+            pass.count_at = Some(saturating_add(now, COUNT_EVERY));
+            let appended = locked(&self.appended);
+            let new = appended.of_jobs.iter().filter(|(_, new)| new.counted < new.entries);
+            pass.uncounted = new.map(|(name, new)| (name.clone(), new.entries)).collect();
+            // In the order of their names, from the end.
+            pass.uncounted.sort_unstable_by(|one, other| other.cmp(one));
+        }
+        pass.uncounted.pop()
+    }
+
+    /// So many entries of the job are counted.
+    pub(super) fn counted(&self, name: &str, entries: u64) {
+        if let Some(new) = locked(&self.appended).of_jobs.get_mut(name) {
+            new.counted = entries.min(new.entries);
+        }
     }
 
     /// The place at which the pass over old entries begins or goes on; `None` if it is not due.

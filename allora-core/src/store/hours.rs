@@ -10,6 +10,9 @@
 //! looked up once the lease is gone. Nothing else comes late, because every other entry is written with
 //! the record that has drawn its fence.
 //!
+//! Jobs are counted before they are trimmed and, once an hour, those with new entries, so that readers find
+//! little that is not counted, even of jobs that run once a day and are trimmed by age alone.
+//!
 //! What is written between the count and the removal and removed at once is lost: a run that ends in these
 //! milliseconds after its job has made more entries than the history keeps, or more new entries than that.
 //! Readers count by themselves what is above the mark, or open and ended.
@@ -157,7 +160,7 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
                 Ok(_) => None,
                 Err(_) => continue,
             };
-            let counted = before.clone().unwrap_or_default();
+            let counted = before.clone().unwrap_or_else(|| Day::new(self.name));
             self.days.insert(day, Loading { record, loaded, before, day: counted });
         }
         Ok(job)
@@ -229,7 +232,7 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
     async fn commit<S: RecordStore<Version = V>>(self, store: &S) -> Result<bool> {
         let Self { time, now, min_fence, bound, .. } = self;
         for (number, Loading { record: name, loaded, before, mut day }) in self.days {
-            if day == before.unwrap_or_default() {
+            if day == before.unwrap_or_else(|| Day::new(&day.job)) {
                 continue;
             }
             day.mark = day.mark.max(bound.min(last_fence(number)));

@@ -1,4 +1,5 @@
-//! The removal of old history, once for every store: entries are counted by the hour before they go.
+//! The removal of old history, once for every store: entries are counted by the hour before they go, and
+//! those that stay once in each hour.
 
 use super::{
     RecordStore,
@@ -11,6 +12,10 @@ use crate::{
     time::Time,
 };
 use std::collections::BTreeSet;
+
+/// The most jobs whose entries one call counts without removing any. Calls come every ten seconds, so the
+/// price does not follow the number of jobs: one job a second.
+const COUNTED: usize = 10;
 
 /// Removes what is beyond the limits, job by job. If a call is dropped, the next one goes on where it was.
 /// The store may reject the removal for one job; the other jobs' entries are removed all the same.
@@ -32,6 +37,14 @@ pub(super) async fn prune<S: RecordStore>(
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Err(error) => rejected = Err(error),
         }
+    }
+    for _ in 0..COUNTED {
+        let Some((name, entries)) = pruning.uncounted(now) else { break };
+        match hours::count(store, history, &name, (time, now)).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            counted => rejected = rejected.and(counted),
+        }
+        pruning.counted(&name, entries);
     }
     while let Some(below) = pruning.place(&kept, now) {
         let page = history.history_entries(HistoryQuery::new(PAGE).before(&below)).await?;

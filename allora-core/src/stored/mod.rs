@@ -49,7 +49,8 @@
 //!
 //! # How long does it usually take?
 //! [`Schedules::hours`] has the outcomes, lateness and duration of each hour of the last 30 days, also of
-//! runs whose history entries have been removed.
+//! runs whose history entries have been removed. [`Schedules::hours_of`] has those of several jobs, and
+//! [`Schedules::hour_totals`] those of many jobs together.
 
 mod ahead;
 mod bulk;
@@ -80,7 +81,7 @@ mod transfer;
 mod value;
 mod why;
 
-pub use crate::hours::{Hour, Spread};
+pub use crate::hours::{Hour, HourTotals, Spread};
 pub use ahead::ahead_until;
 pub use bulk::{Bulk, BulkReport};
 pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
