@@ -4,6 +4,7 @@
 
 mod actions;
 mod guards;
+mod hours;
 mod limits;
 mod pages;
 

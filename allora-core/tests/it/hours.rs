@@ -123,13 +123,14 @@ fn two_nodes_that_prune_one_job_count_each_entry_once() {
 /// A store that yields at every request, and that something can happen to.
 struct Shaky {
     store: Memory,
+    is_slow: bool,
     /// Called once, before entries are read, and before counts are written.
     before_read: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     before_commit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// No entry is removed.
     stops_removing: AtomicBool,
-    /// The number of records and of entries that were read.
-    read: [AtomicUsize; 2],
+    /// The number of records and of entries that were read, and of requests for each.
+    read: [AtomicUsize; 4],
 }
 
 impl fmt::Debug for Shaky {
@@ -142,7 +143,14 @@ impl Shaky {
     fn around(store: &Memory) -> Self {
         let (before_read, before_commit) = (Mutex::new(None), Mutex::new(None));
         let (stops_removing, read) = (AtomicBool::new(false), Default::default());
-        Self { store: store.clone(), before_read, before_commit, stops_removing, read }
+        let (store, is_slow) = (store.clone(), true);
+        Self { store, is_slow, before_read, before_commit, stops_removing, read }
+    }
+
+    async fn answer_later(&self) {
+        if self.is_slow {
+            futures::pending!();
+        }
     }
 
     /// Prunes for so many polls, and returns whether it has ended.
@@ -160,17 +168,18 @@ impl HistoryStore for Shaky {
     }
 
     async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        futures::pending!();
+        self.answer_later().await;
         if let Some(call) = self.before_read.lock().unwrap().take() {
             call();
         }
         let entries = self.store.history_entries(query).await?;
         self.read[1].fetch_add(entries.len(), Relaxed);
+        self.read[3].fetch_add(1, Relaxed);
         Ok(entries)
     }
 
     async fn trim_history(&self, name: &str, kept: HistoryTrim) -> Result {
-        futures::pending!();
+        self.answer_later().await;
         match self.stops_removing.load(Relaxed) {
             true => Err(Error::new(ErrorKind::Unavailable, "it does not answer in time")),
             false => self.store.trim_history(name, kept).await,
@@ -183,7 +192,8 @@ impl RecordStore for Shaky {
     type Version = <Memory as RecordStore>::Version;
 
     async fn load(&self, load: Load<'_>) -> Result<Snapshot<Self::Version>> {
-        futures::pending!();
+        self.answer_later().await;
+        self.read[2].fetch_add(1, Relaxed);
         self.read[0].fetch_add(load.names.len(), Relaxed);
         self.store.load(load).await
     }
@@ -192,7 +202,7 @@ impl RecordStore for Shaky {
         &self,
         commit: Commit<'_, Self::Version>,
     ) -> Result<Vec<Result<Outcome<Self::Version>>>> {
-        futures::pending!();
+        self.answer_later().await;
         if let Some(call) = self.before_commit.lock().unwrap().take() {
             call();
         }
@@ -289,8 +299,56 @@ fn a_count_reads_only_what_is_new() {
         assert!(busy.prune(second + 10, 1_000));
     }
     // Each time the ten new entries and one that was counted, the job and the days around now.
-    assert_eq!(busy.read.map(AtomicUsize::into_inner), [10 * 4, 10 * 11]);
+    assert_eq!(busy.read.map(AtomicUsize::into_inner), [10 * 4, 10 * 11, 10, 10]);
     assert_eq!(total(&store, "job", 600).started, 600);
+}
+
+#[test]
+fn jobs_that_run_rarely_are_counted_once_an_hour_although_nothing_is_removed() {
+    let store = Memory::new().with_history(1_000);
+    let names: Vec<String> = (0..25).map(|n| format!("job {n:02}")).collect();
+    let run_all = |second| names.iter().for_each(|name| run_job(&store, name, second..second + 5));
+    run_all(0);
+    prune(&store, 10);
+    assert!(records(&store).is_empty(), "the first pass is an hour later");
+    for (call, counted) in [(1, 10), (2, 20), (3, 25), (4, 25)] {
+        prune(&store, 3_600 + 10 * call);
+        assert_eq!(records(&store).len(), counted, "a few at each call");
+    }
+    run_job(&store, "job 03", 4_000..4_005);
+    let busy = Shaky::around(&store);
+    for now in [4_100, 7_100, 7_300, 7_400] {
+        assert!(busy.prune(now, 1_000));
+        assert_eq!(total(&store, "job 03", now).started, 10);
+    }
+    let [_, read, loads, _] = busy.read.map(AtomicUsize::into_inner);
+    assert_eq!((read, loads), (10, 1), "a second pass, of the job with new entries");
+    assert_eq!(entries(&store), 25 * 5 + 5);
+}
+
+#[test]
+fn the_hours_of_many_jobs_are_read_in_one_batch() {
+    let store = Memory::new().with_history(20);
+    let names: Vec<String> = (0..30).map(|n| format!("job {n:02}")).collect();
+    for name in &names {
+        run_job(&store, name, 0..60);
+    }
+    prune(&store, 60);
+    run_job(&store, &names[7], 60..61);
+    let names: Vec<&str> = names.iter().map(String::as_str).chain(["nobody"]).collect();
+    let sim = Sim::new(1);
+    let same = store.clone().with_clock(move || at(61));
+    let read = Arc::new(Shaky { is_slow: false, ..Shaky::around(&same) });
+    let schedules = Schedules::on(read.clone(), sim.node()).unwrap();
+    let hours = sim.block_on(schedules.hours_of(&names, at(0), at(3_600))).unwrap();
+    let starts = |hours: &Vec<Hour>| hours.iter().map(|hour| hour.started).sum::<u64>();
+    let mut expected = [60; 31];
+    (expected[7], expected[30]) = (61, 0);
+    assert_eq!(hours.iter().map(starts).collect::<Vec<_>>(), expected);
+    let requests = [2, 3].map(|i| read.read[i].load(Relaxed));
+    // The records, and the entries of the job that has run since and of the one that is not there.
+    assert_eq!(requests, [1, 2]);
+    assert_eq!(read.read[1].load(Relaxed), 1);
 }
 
 /// Claims the occurrence of this second beside other runs.
@@ -451,6 +509,54 @@ fn what_a_later_build_has_counted_stays_as_it_is() {
     run(&store, DAY..DAY + 50);
     prune(&store, DAY + 50);
     assert_eq!(total(&store, "job", DAY + 50).started, 50);
+}
+
+/// The totals of what is counted and of all entries, a page at a time.
+fn totals(store: &Memory, prefix: &str, now: i64, is_wanted: fn(&str) -> bool) -> Hour {
+    let sim = Sim::new(1);
+    let store = store.clone().with_clock(move || at(now));
+    let schedules = Schedules::on(store.clone(), sim.node()).unwrap();
+    let totals = schedules.hour_totals(prefix, at(now - 31 * DAY), is_wanted);
+    let mut totals = sim.block_on(totals).unwrap();
+    let mut below = None;
+    loop {
+        let query = HistoryQuery { before: below.as_ref(), ..HistoryQuery::new(7) };
+        let page = block_on(store.history().unwrap().entries(query)).unwrap();
+        let seen = |entry: &&HistoryEntry| entry.name.starts_with(prefix) && is_wanted(&entry.name);
+        page.iter().filter(seen).for_each(|entry| totals.add(entry));
+        let Some(last) = page.last() else { break };
+        below = Some(last.cursor());
+    }
+    let mut all = Hour::new(at(0));
+    totals.hours().for_each(|hour| all.merge(hour));
+    all
+}
+
+#[test]
+fn totals_have_each_entry_of_each_job_once_and_of_the_wanted_jobs_alone() {
+    let store = Memory::new().with_history(20);
+    let long = |end: &str| format!("acme/{}{end}", "x".repeat(194));
+    let names = ["acme/a", "acme/b", "acmf", "beta", "b", &*long("1"), &*long("2")];
+    for (from, until) in [(DAY - 100, DAY - 40), (DAY - 40, DAY + 20), (DAY + 20, DAY + 25)] {
+        for name in names {
+            assert_eq!(totals(&store, "", until, |_| true).lost, 0);
+            run_job(&store, name, from..until);
+        }
+        // The last entries are not counted.
+        if until < DAY + 25 {
+            prune(&store, until);
+        }
+        let each = (until - DAY + 100) as u64;
+        for (prefix, jobs) in
+            [("", 7), ("acm", 5), ("acme/", 4), ("acme/xx", 2), (&*long("1"), 1), ("b", 2), ("c", 0)]
+        {
+            let found = totals(&store, prefix, until, |_| true);
+            assert_eq!(found.started, jobs * each, "{prefix:?} at {until}");
+        }
+        let wanted = totals(&store, "", until, |name| name.ends_with('1') || name == "beta");
+        assert_eq!(wanted.started, 2 * each);
+    }
+    assert_eq!(entries(&store), 7 * 25);
 }
 
 /// Nodes of the real scheduler that run, prune and die.
