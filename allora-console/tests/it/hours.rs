@@ -37,7 +37,7 @@ fn with_busy_store(seconds: i64, test: impl AsyncFnOnce(Schedules)) {
         }
     });
     spawn(&node, scheduler);
-    sim.run_until(start + allora::chrono::TimeDelta::seconds(seconds));
+    sim.run_until(start + allora::chrono::TimeDelta::milliseconds(1_000 * seconds + 500));
     sim.block_on(test(schedules));
 }
 
