@@ -1,7 +1,7 @@
 //! The hours of jobs as pages show them: how long a job usually takes, and its last day as a small strip.
 
 use super::counted;
-use crate::{look::look, times::about};
+use crate::times::about;
 use allora_core::{
     Time,
     stored::{Hour, Spread},
@@ -18,7 +18,7 @@ pub(crate) const WEEK: TimeDelta = TimeDelta::days(7);
 
 /// The hours of the strip of a job.
 const HOURS: usize = 24;
-const STEP: i64 = 4;
+const STEP: usize = 4;
 const HIGH: u64 = 18;
 
 /// The last 24 hours of a job, ready to be drawn: the bars of each outcome are one path.
@@ -63,13 +63,18 @@ pub(crate) fn in_a_month(hours: &[Hour]) -> String {
     }
 }
 
+/// The runs that failed for good, were lost or expired.
+pub(crate) fn failures(hour: &Hour) -> u64 {
+    hour.failed.saturating_add(hour.lost).saturating_add(hour.expired)
+}
+
 /// The numbers of an hour by their looks, the good ones first.
 pub(crate) fn parts(hour: &Hour) -> [(u64, &'static str); 5] {
     [
         (hour.succeeded, "f-ok"),
         (hour.retried, "f-run"),
         (hour.cancelled, "f-next"),
-        (hour.failed + hour.lost + hour.expired, "f-bad"),
+        (failures(hour), "f-bad"),
         (hour.missed, "f-warn"),
     ]
 }
@@ -94,7 +99,7 @@ pub(crate) fn told(hour: &Hour) -> String {
     let mut told = if runs == 0 { String::new() } else { counted(runs, "run") };
     for (number, word) in others.into_iter().filter(|(number, _)| *number > 0) {
         let comma = if told.is_empty() { "" } else { ", " };
-        _ = write!(told, "{comma}{number} {}", look(word).word);
+        _ = write!(told, "{comma}{number} {word}");
     }
     told
 }
@@ -112,7 +117,7 @@ pub(crate) fn day(hours: &[Hour], from: Time) -> Option<Day> {
     let most = bars.iter().map(all).max().unwrap_or(0);
     let mut paths: Vec<(&'static str, String)> =
         parts(&bars[0]).iter().map(|(_, fill)| (*fill, String::new())).collect();
-    for (x, bar) in (0..).step_by(4).zip(&bars) {
+    for (x, bar) in (0..).step_by(STEP).zip(&bars) {
         let mut y = HIGH;
         for ((number, _), (_, path)) in parts(bar).into_iter().zip(&mut paths) {
             let height = height(number, most, HIGH);
@@ -171,9 +176,9 @@ mod tests {
         };
         assert_eq!(usually(&spread(&[])), None);
         assert_eq!(usually(&spread(&[545, 545])).unwrap(), "9 min");
-        assert_eq!(usually(&spread(&[545, 545, 735])).unwrap(), "9 min; all at most 12 min");
-        let many: Vec<u64> = [545; 98].into_iter().chain([735, 735]).collect();
-        assert_eq!(usually(&spread(&many)).unwrap(), "9 min; 99 of 100 at most 12 min");
+        assert_eq!(usually(&spread(&[545, 545, 760])).unwrap(), "9 min; all at most 13 min");
+        let many: Vec<u64> = [545; 98].into_iter().chain([760, 760]).collect();
+        assert_eq!(usually(&spread(&many)).unwrap(), "9 min; 99 of 100 at most 13 min");
     }
 
     #[test]

@@ -198,10 +198,8 @@ impl Facts {
             is_key_busy = !waiting.is_empty();
         }
         let nodes = reader.nodes().await?;
-        let hours = match &state {
-            Some(state) => reader.hours_of(&[state], now - MONTH, now).await?.remove(name),
-            None => reader.hours_of(&[&JobState::empty(name)], now - MONTH, now).await?.remove(name),
-        };
+        let one = state.clone().unwrap_or_else(|| JobState::empty(name));
+        let hours = reader.hours_of(&[&one], now - MONTH, now).await?.remove(name);
         let hours = hours.unwrap_or_default();
         Ok(Self { state, definition, entries, hours, next, why, nodes, is_key_busy })
     }

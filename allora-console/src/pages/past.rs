@@ -78,7 +78,7 @@ impl Range {
 
     /// The bar of a time, if there is one.
     pub(crate) fn bar(self, at: Time) -> Option<usize> {
-        let bar = (at - self.from).num_hours().div_euclid(i64::from(self.step));
+        let bar = (at - self.from).num_seconds().div_euclid(3_600 * i64::from(self.step));
         usize::try_from(bar).ok().filter(|bar| *bar < self.bars)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{
     counted, grouped,
-    hours::{all, height, parts, sum, told},
+    hours::{all, failures, height, parts, sum, told},
     need::gone,
     past::{Past, Range},
     timeline::{SPAN, begin},
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     context::Context,
     overview::Overview,
-    times::{about, span},
+    times::about,
     words::Word,
 };
 use allora_core::{HistoryEntry, NodeInfo, Time, stored::Hour};
@@ -101,8 +101,7 @@ fn throughput(hours: &[Hour], range: Range, context: &Context) -> Plot {
         }
     }
     let all = sum(hours);
-    let failed = all.failed.saturating_add(all.lost).saturating_add(all.expired);
-    let bad = [(failed, "failed"), (all.missed, "missed")];
+    let bad = [(failures(&all), "failed"), (all.missed, "missed")];
     let bad = bad.into_iter().filter(|(number, _)| *number > 0);
     let bad: Vec<String> = bad.map(|(number, word)| format!("{} {word}", many(number))).collect();
     Plot {
@@ -268,12 +267,12 @@ mod tests {
             ]
         );
         assert_eq!(runs.bars[0].title, "from 17:00: 1 run, 3 missed");
-        assert_eq!((&*late.number, late.bars.last().unwrap().fill), ("90 s", "f-run"));
-        assert_eq!(late.rest, "at most, for 99 of 100; the median 2.0 s, the worst 90 s");
+        assert_eq!((&*late.number, late.bars.last().unwrap().fill), ("86 s", "f-run"));
+        assert_eq!(late.rest, "at most, for 99 of 100; the median 1.9 s, the worst 86 s");
         assert_eq!(nodes.number, "0/0");
         // A run of 45 minutes is active at the ends of one or two half hours.
         assert_eq!(nodes.bars.last().unwrap().title, "at 03:12: 2 active");
-        // Of a month, all of that is in the last bar but one and the last.
+        // Of a month, all of that is in the last bar.
         let [runs, ..] = drawn(30, entries);
         assert_eq!((&*runs.number, &*runs.range), ("3", "the last 30 days by 12 hours"));
         assert_eq!((runs.width, runs.bars.last().unwrap().x), (300, 59 * 5));

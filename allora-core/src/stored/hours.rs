@@ -185,7 +185,7 @@ impl Schedules {
         let record = |name, day| (day, hours_record(start_of_day(day), name));
         let records: Vec<(i64, String)> = names
             .iter()
-            .flat_map(|name| days.clone().map(move |day| record(name, day)))
+            .flat_map(|name| days.clone().map(move |day| record(*name, day)))
             .collect();
         let reads = names.iter().copied().chain(records.iter().map(|(_, record)| &**record));
         let reads: Vec<Operation<'_>> = reads.map(Operation::read).collect();
@@ -215,9 +215,10 @@ impl Schedules {
         };
         let leases = job.state.iter().flat_map(|state| &state.leases);
         let active: HashSet<i64> = leases.map(|lease| lease.fence).collect();
-        let open = job.days.values().flat_map(|day| &day.open);
-        for fence in open.filter(|fence| !active.contains(fence)) {
-            found.extend(self.entries_between(&job.name, *fence, *fence).await?);
+        let open = job.days.values().flat_map(|day| &day.open).copied();
+        let ended: Vec<i64> = open.filter(|fence| !active.contains(fence)).collect();
+        for fence in ended {
+            found.extend(self.entries_between(&job.name, fence, fence).await?);
         }
         for entry in &found {
             let day = job.days.entry(day_of(entry.fence));
