@@ -10,8 +10,8 @@ use allora_core::{
     backend::{Author, Count, Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
     record::{Change, ChangeResult},
     stored::{
-        Bulk, BulkReport, ChangeFilter, ChangePage, Definition, Fact, Filter, Hour, HourTotals, Why,
-        WhyCode,
+        Bulk, BulkReport, ChangeFilter, ChangePage, Definition, Fact, Filter, Hour, HourTotals,
+        Why, WhyCode,
     },
 };
 use std::{

@@ -425,7 +425,7 @@ mod tests {
     fn hour() -> Hour {
         let mut hour = Hour::new(at(0));
         (hour.started, hour.succeeded, hour.missed) = (2, 2, 7);
-        [9, 11].map(|ms| hour.lateness.add(Duration::from_millis(ms)));
+        [9, 11].into_iter().for_each(|ms| hour.lateness.add(Duration::from_millis(ms)));
         hour
     }
 

@@ -199,8 +199,11 @@ fn selected(
 }
 
 fn view(asked: Asked, found: Found, context: &Context) -> View {
-    let rows: Vec<Row> =
-        found.jobs.iter().map(|(job, words)| row(job, words, &found.days, &asked, context)).collect();
+    let rows: Vec<Row> = found
+        .jobs
+        .iter()
+        .map(|(job, words)| row(job, words, &found.days, &asked, context))
+        .collect();
     let shown = grouped(rows.len());
     let count = match (&found.next, found.gave_up_at) {
         (_, Some(read)) => format!("{shown} among the next {} jobs by name.", grouped(read)),
@@ -301,8 +304,11 @@ mod tests {
 
     #[test]
     fn the_next_page_keeps_the_filter() {
-        let found =
-            Found { jobs: vec![job("a&b", "@daily")], next: Some("a&b".into()), ..Found::default() };
+        let found = Found {
+            jobs: vec![job("a&b", "@daily")],
+            next: Some("a&b".into()),
+            ..Found::default()
+        };
         let view = view(asked("q=a&kind=invoice&after=a"), found, &Context::of_test());
         assert_eq!(view.more.as_deref(), Some("jobs?q=a&kind=invoice&after=a%26b"));
         assert_eq!(view.first.as_deref(), Some("jobs?q=a&kind=invoice"));

@@ -18,7 +18,6 @@ use crate::{
     words::{Word, number, short_nodes},
 };
 use allora_core::{
-    Time,
     backend::{Count, JobState},
     time::since,
 };
@@ -182,7 +181,9 @@ fn view(overview: &Overview, (past, usual): (&Past, &Usual), context: &Context) 
 fn missing(past: &Past, context: &Context) -> Option<String> {
     let before = context.moment(past.missing_before?).text;
     Some(match past.is_too_much {
-        true => format!("There are too many jobs to add up: the plots have no runs before {before}."),
+        true => {
+            format!("There are too many jobs to add up: the plots have no runs before {before}.")
+        }
         false => format!(
             "Before {before}, the plots have the runs that nodes have counted, which they do once an hour."
         ),
@@ -351,7 +352,8 @@ mod tests {
         };
         assert_eq!(says(&past), "");
         past.missing_before = Some(at("2026-10-26T01:00:00Z"));
-        let counted = "Before Mon 26 Oct 02:00 CET, the plots have the runs that nodes have counted";
+        let counted =
+            "Before Mon 26 Oct 02:00 CET, the plots have the runs that nodes have counted";
         assert!(says(&past).starts_with(counted), "{}", says(&past));
         past.is_too_much = true;
         assert!(says(&past).starts_with("There are too many jobs"), "{}", says(&past));

@@ -124,8 +124,7 @@ impl Past {
             before = page.next;
             page.entries.iter().for_each(|entry| totals.add(entry));
             past.missing_before = page.entries.last().and_then(at).or(past.missing_before);
-            past.entries
-                .extend(page.entries.into_iter().filter(|run| is_after(run, begin(now))));
+            past.entries.extend(page.entries.into_iter().filter(|run| is_after(run, begin(now))));
             if is_over {
                 past.missing_before = None;
                 break;

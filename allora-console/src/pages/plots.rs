@@ -11,12 +11,7 @@ use super::{
     past::{Past, Range},
     timeline::{SPAN, begin},
 };
-use crate::{
-    context::Context,
-    overview::Overview,
-    times::about,
-    words::Word,
-};
+use crate::{context::Context, overview::Overview, times::about, words::Word};
 use allora_core::{HistoryEntry, NodeInfo, Time, stored::Hour};
 use chrono::TimeDelta;
 use std::time::Duration;
@@ -130,7 +125,8 @@ fn late(hours: &[Hour], range: Range, context: &Context) -> Plot {
     for (i, hour) in hours.iter().enumerate() {
         let (half, most) = percents(hour);
         let from = since(i, range, context);
-        let title = format!("from {from}: median {}, 99 of 100 at most {}", about(half), about(most));
+        let title =
+            format!("from {from}: median {}, 99 of 100 at most {}", about(half), about(most));
         let most_is = if most > LATE { "f-warn" } else { "f-next" };
         for (late, fill) in [(most, most_is), (half, "f-run")] {
             let height = height(millis(late), millis(worst), HIGH);
@@ -142,7 +138,11 @@ fn late(hours: &[Hour], range: Range, context: &Context) -> Plot {
     Plot {
         title: "Late starts",
         number: number(99),
-        rest: format!("at most, for 99 of 100; the median {}, the worst {}", number(50), number(100)),
+        rest: format!(
+            "at most, for 99 of 100; the median {}, the worst {}",
+            number(50),
+            number(100)
+        ),
         bad: String::new(),
         range: in_words(range),
         width: range.bars * STEP,
@@ -214,15 +214,11 @@ fn drawn(bars: Vec<Bar>) -> Vec<Bar> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allora_core::{
-        Outcome,
-        stored::HourTotals,
-    };
+    use allora_core::{Outcome, stored::HourTotals};
 
     fn run(minutes_ago: i64, late: i64, outcome: Outcome) -> HistoryEntry {
         let started = Context::of_test().now - TimeDelta::minutes(minutes_ago);
-        let mut run =
-            HistoryEntry::new("job", started.timestamp_micros(), started.into(), outcome);
+        let mut run = HistoryEntry::new("job", started.timestamp_micros(), started.into(), outcome);
         run.due_at = Some(started - TimeDelta::seconds(late));
         (run.started_at, run.ended_at) = (Some(started), Some(started + TimeDelta::minutes(45)));
         run

@@ -8,6 +8,7 @@
 use super::{
     RecordStore,
     batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot},
+    history::prune_changes,
     prune,
 };
 use crate::{
@@ -52,7 +53,7 @@ impl<S: RecordStore> Backend for S {
             prune::prune(self, history, time, now).await?;
         }
         if let Some(changes) = self.change_store() {
-            history::prune_changes(changes, now).await?;
+            prune_changes(changes, now).await?;
         }
         pruned
     }

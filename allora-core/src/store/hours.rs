@@ -245,9 +245,10 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
                 data: day.to_text().into_bytes(),
                 ..Record::default()
             };
-            let (name, history) = (&*name, Vec::new());
+            let (name, history, changes) = (&*name, Vec::new(), Vec::new());
             let (not_after, notification) = (None, None);
-            let drafts = vec![Draft { name, loaded, after, history, not_after, notification }];
+            let drafts =
+                vec![Draft { name, loaded, after, history, changes, not_after, notification }];
             let commit = Commit { node: CLIENT, time, now, drafts };
             match store.commit(commit).await?.pop() {
                 Some(Ok(Outcome::Written { .. })) => {}

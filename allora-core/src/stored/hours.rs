@@ -5,7 +5,7 @@ use crate::{
     backend::{HistoryEntry, HistoryQuery, JobState, Operation, Page},
     error::Result,
     hours::{Day, Hour, HourTotals, KEPT, day_of, start_of_day, start_of_hour},
-    name::{AFTER_HOURS, HOURS, hours_of_day, hours_record},
+    name::{HOURS, hours_of_day, hours_record},
     time::Time,
 };
 use chrono::DateTime;
@@ -183,10 +183,8 @@ impl Schedules {
     async fn counted(&self, names: &[&str], from: Time, now: Time) -> Result<Vec<CountedJob>> {
         let days = day_of(micros(from))..=day_of(micros(now)) + 1;
         let record = |name, day| (day, hours_record(start_of_day(day), name));
-        let records: Vec<(i64, String)> = names
-            .iter()
-            .flat_map(|name| days.clone().map(move |day| record(*name, day)))
-            .collect();
+        let records: Vec<(i64, String)> =
+            names.iter().flat_map(|name| days.clone().map(move |day| record(*name, day))).collect();
         let reads = names.iter().copied().chain(records.iter().map(|(_, record)| &**record));
         let reads: Vec<Operation<'_>> = reads.map(Operation::read).collect();
         let mut states = Vec::new();
@@ -198,7 +196,8 @@ impl Schedules {
         let mut of_days = states.split_off(names.len()).into_iter().zip(&records);
         let of_job = |(name, state): (&&str, Option<JobState>)| {
             let own = of_days.by_ref().take(days.clone().count());
-            let parsed = own.filter_map(|(state, (day, _))| Some((*day, Day::parse(&state?.data)?)));
+            let parsed =
+                own.filter_map(|(state, (day, _))| Some((*day, Day::parse(&state?.data)?)));
             CountedJob { name: (*name).to_owned(), state, days: parsed.collect() }
         };
         Ok(names.iter().zip(states).map(of_job).collect())

@@ -193,7 +193,7 @@ impl RecordStore for Shaky {
 
     async fn load(&self, load: Load<'_>) -> Result<Snapshot<Self::Version>> {
         self.answer_later().await;
-        self.read[2].fetch_add(1, Relaxed);
+        self.read[2].fetch_add(usize::from(!load.names.is_empty()), Relaxed);
         self.read[0].fetch_add(load.names.len(), Relaxed);
         self.store.load(load).await
     }
@@ -520,7 +520,8 @@ fn totals(store: &Memory, prefix: &str, now: i64, is_wanted: fn(&str) -> bool) -
     let mut totals = sim.block_on(totals).unwrap();
     let mut below = None;
     loop {
-        let query = HistoryQuery { before: below.as_ref(), ..HistoryQuery::new(7) };
+        let mut query = HistoryQuery::new(7);
+        query.before = below.as_ref();
         let page = block_on(store.history().unwrap().entries(query)).unwrap();
         let seen = |entry: &&HistoryEntry| entry.name.starts_with(prefix) && is_wanted(&entry.name);
         page.iter().filter(seen).for_each(|entry| totals.add(entry));
@@ -539,7 +540,6 @@ fn totals_have_each_entry_of_each_job_once_and_of_the_wanted_jobs_alone() {
     let names = ["acme/a", "acme/b", "acmf", "beta", "b", &*long("1"), &*long("2")];
     for (from, until) in [(DAY - 100, DAY - 40), (DAY - 40, DAY + 20), (DAY + 20, DAY + 25)] {
         for name in names {
-            assert_eq!(totals(&store, "", until, |_| true).lost, 0);
             run_job(&store, name, from..until);
         }
         // The last entries are not counted.
@@ -547,9 +547,15 @@ fn totals_have_each_entry_of_each_job_once_and_of_the_wanted_jobs_alone() {
             prune(&store, until);
         }
         let each = (until - DAY + 100) as u64;
-        for (prefix, jobs) in
-            [("", 7), ("acm", 5), ("acme/", 4), ("acme/xx", 2), (&*long("1"), 1), ("b", 2), ("c", 0)]
-        {
+        for (prefix, jobs) in [
+            ("", 7),
+            ("acm", 5),
+            ("acme/", 4),
+            ("acme/xx", 2),
+            (&*long("1"), 1),
+            ("b", 2),
+            ("c", 0),
+        ] {
             let found = totals(&store, prefix, until, |_| true);
             assert_eq!(found.started, jobs * each, "{prefix:?} at {until}");
         }
