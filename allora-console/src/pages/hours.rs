@@ -41,7 +41,7 @@ pub(crate) fn median(took: &Spread) -> Option<Duration> {
     took.percentile(50)
 }
 
-/// How long runs take: `9 min; 99 of 100 at most 12 min`. `None` without any.
+/// The durations of runs in words: `9 min; 99 of 100 at most 12 min`. `None` without any.
 pub(crate) fn usually(took: &Spread) -> Option<String> {
     let half = about(median(took)?);
     // Of fewer runs, that is the longest one.
@@ -79,7 +79,7 @@ pub(crate) fn parts(hour: &Hour) -> [(u64, &'static str); 5] {
     ]
 }
 
-/// What happened in an hour, whatever came of it.
+/// The number of all that happened in an hour, whatever came of it.
 pub(crate) fn all(hour: &Hour) -> u64 {
     parts(hour).iter().fold(0, |all, (number, _)| all.saturating_add(*number))
 }

@@ -70,7 +70,7 @@ struct View {
     /// The actions that the reader may do.
     buttons: Vec<Linked>,
     strip: Option<Strip>,
-    /// How long it usually takes, and what became of its runs; empty if nothing did.
+    /// The usual duration, and what became of its runs; empty if it has none.
     hours: String,
     question: Question,
     answer: Reason,

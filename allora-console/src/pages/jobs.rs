@@ -69,7 +69,7 @@ struct Row {
     text: String,
     last: Option<Look>,
     started: Option<Moment>,
-    /// What became of its runs in the last 24 hours.
+    /// The outcomes of the last 24 hours.
     day: Option<Day>,
     next: Option<Moment>,
     /// The next time in the zone of the job, if that is another one.

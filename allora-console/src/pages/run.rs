@@ -61,7 +61,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
     answer(&Run { head: Head::new(&shared, &ask, &context, ("run", "runs"), name), view })
 }
 
-/// How long the runs of a job usually take, in words.
+/// The usual duration of the runs of a job, in words.
 async fn usual(reader: &Reader, state: Option<&JobState>, now: Time) -> Result<Option<String>> {
     let asked: Vec<&JobState> = state.into_iter().collect();
     let hours = reader.hours_of(&asked, now - MONTH, now).await?;

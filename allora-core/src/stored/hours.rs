@@ -97,9 +97,9 @@ impl Schedules {
         Ok(jobs.into_iter().map(of_range).collect())
     }
 
-    /// What is counted of all jobs whose names begin with the prefix, from the hour of this time on, of
-    /// those that are wanted: for plots of many jobs. To have what is not counted yet, add the newest
-    /// entries of the history to it.
+    /// The sums of what is counted of all jobs whose names begin with the prefix, of those that are wanted,
+    /// from the hour of this time on: for plots of many jobs. To have what is not counted yet, add the
+    /// newest entries of the history to them.
     ///
     /// It reads a record for each job and day, at most 10,000 of them.
     ///
