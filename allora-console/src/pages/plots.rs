@@ -65,13 +65,16 @@ pub(crate) fn plots(past: &Past, overview: &Overview, context: &Context) -> [Plo
     ]
 }
 
-/// The range in words: `the last 24 hours by hour`.
+/// The bars of a range in words: `the last 24 hours by hour`.
 fn in_words(range: Range) -> String {
-    let last = if range.days == 1 { "24 hours".to_owned() } else { format!("{} days", range.days) };
     match range.step {
-        1 => format!("the last {last} by hour"),
-        step => format!("the last {last} by {step} hours"),
+        1 => format!("the last {} by hour", length(range)),
+        step => format!("the last {} by {step} hours", length(range)),
     }
+}
+
+fn length(range: Range) -> String {
+    if range.days == 1 { "24 hours".to_owned() } else { format!("{} days", range.days) }
 }
 
 /// The beginning of a bar, as its title has it.
@@ -102,7 +105,7 @@ fn throughput(hours: &[Hour], range: Range, context: &Context) -> Plot {
     Plot {
         title: "Runs",
         number: many(all.started),
-        rest: format!("in {}", in_words(range)),
+        rest: format!("in {}", length(range)),
         bad: bad.join(", "),
         range: in_words(range),
         width: range.bars * STEP,
@@ -251,7 +254,7 @@ mod tests {
         ];
         let [runs, late, nodes] = drawn(1, entries.clone());
         assert_eq!((&*runs.number, &*runs.bad), ("3", "1 failed, 3 missed"));
-        assert_eq!(runs.rest, "in the last 24 hours by hour");
+        assert_eq!((&*runs.rest, &*runs.range), ("in 24 hours", "the last 24 hours by hour"));
         let bars: Vec<_> = runs.bars.iter().map(|bar| (bar.x, bar.y, bar.fill)).collect();
         assert_eq!(
             bars,

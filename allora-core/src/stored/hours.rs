@@ -2,18 +2,20 @@
 
 use super::Schedules;
 use crate::{
-    backend::{HistoryEntry, HistoryQuery, JobState, Operation, Page},
+    backend::{HistoryCursor, HistoryEntry, HistoryQuery, JobState, Operation, Page},
     error::Result,
     hours::{Day, Hour, HourTotals, KEPT, day_of, start_of_day, start_of_hour},
     name::{HOURS, hours_of_day, hours_record},
     time::Time,
 };
-use chrono::DateTime;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, HashSet};
 
 /// The number of entries, and of records, of one request.
 const PAGE: usize = 500;
+
+/// The number of entries of the first request for those of a job.
+const FEW: usize = 32;
 
 /// The number of requests for entries at a time.
 const AT_A_TIME: usize = 8;
@@ -226,7 +228,8 @@ impl Schedules {
         Ok(job)
     }
 
-    /// The entries with these fences.
+    /// The entries of a job with these fences: a few of the newest at first, because most jobs have few that
+    /// are not counted.
     async fn entries_between(
         &self,
         name: &str,
@@ -234,19 +237,22 @@ impl Schedules {
         last: i64,
     ) -> Result<Vec<HistoryEntry>> {
         let history = self.needed_history("hours")?;
-        let at = |fence| DateTime::from_timestamp_micros(fence);
-        let mut query = HistoryQuery::new(PAGE).name(name);
-        (query.from, query.until) = (at(first), at(last.saturating_add(1)));
         let mut found: Vec<HistoryEntry> = Vec::new();
+        let above = last.checked_add(1);
+        let mut below = above.map(|fence| HistoryCursor { fence, name: String::new() });
+        let mut limit = if first == last { 1 } else { FEW };
         loop {
-            let below = found.last().map(HistoryEntry::cursor);
-            let query = HistoryQuery { before: below.as_ref(), ..query };
+            let mut query = HistoryQuery::new(limit).name(name);
+            query.before = below.as_ref();
             let page = self.within("hours", history.entries(query)).await?;
-            let is_last = page.len() < PAGE;
+            let is_last = page.len() < limit;
             found.extend(page);
-            if is_last {
+            below = found.last().map(HistoryEntry::cursor);
+            if is_last || below.as_ref().is_none_or(|below| below.fence <= first) {
+                found.retain(|entry| entry.fence >= first);
                 return Ok(found);
             }
+            limit = (limit * 2).min(PAGE);
         }
     }
 }
