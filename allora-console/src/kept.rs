@@ -3,7 +3,6 @@
 //! They are kept for [`TIMES`] times as long as their reading took: of a small store they are always new, and of a
 //! large one, any number of viewers costs the store a twentieth of its time at most.
 
-use crate::access::Limits;
 use allora_core::{Result, Runtime};
 use futures::lock::Mutex as AsyncMutex;
 use std::{
@@ -18,12 +17,12 @@ use std::{
 
 const TIMES: u32 = 20;
 
-/// The most readers with limits of their own whose facts are kept.
+/// The most keys whose facts are kept.
 const MOST: usize = 64;
 
-/// The facts, for each of the limits that readers have. A clone has the same ones.
-pub(crate) struct Kept<T> {
-    slots: Arc<Mutex<BTreeMap<Limits, Slot<T>>>>,
+/// The facts, for each of the keys by which readers ask for them. A clone has the same ones.
+pub(crate) struct Kept<K, T> {
+    slots: Arc<Mutex<BTreeMap<K, Slot<T>>>>,
     /// The number of times that they were forgotten.
     forgotten: Arc<AtomicU64>,
 }
@@ -33,15 +32,15 @@ type Slot<T> = Arc<AsyncMutex<Option<(Until, Arc<T>)>>>;
 /// The end of facts, and how often others had been forgotten when they were read.
 type Until = (Instant, u64);
 
-impl<T> Kept<T> {
-    /// The facts for these limits: those that are kept, or new ones. Of several that wait for them, one reads.
+impl<K: Ord, T> Kept<K, T> {
+    /// The facts for this key: those that are kept, or new ones. Of several that wait for them, one reads.
     pub(crate) async fn get(
         &self,
-        limits: Limits,
+        key: K,
         runtime: &dyn Runtime,
         read: impl Future<Output = Result<T>>,
     ) -> Result<Arc<T>> {
-        let slot = self.slot(limits);
+        let slot = self.slot(key);
         let mut kept = slot.lock().await;
         let forgotten = self.forgotten.load(Ordering::SeqCst);
         if let Some(((until, at), facts)) = &*kept
@@ -63,28 +62,28 @@ impl<T> Kept<T> {
         self.forgotten.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn slot(&self, limits: Limits) -> Slot<T> {
+    fn slot(&self, key: K) -> Slot<T> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if slots.len() >= MOST && !slots.contains_key(&limits) {
+        if slots.len() >= MOST && !slots.contains_key(&key) {
             slots.clear();
         }
-        slots.entry(limits).or_default().clone()
+        slots.entry(key).or_default().clone()
     }
 }
 
-impl<T> Default for Kept<T> {
+impl<K, T> Default for Kept<K, T> {
     fn default() -> Self {
         Self { slots: Arc::default(), forgotten: Arc::default() }
     }
 }
 
-impl<T> Clone for Kept<T> {
+impl<K, T> Clone for Kept<K, T> {
     fn clone(&self) -> Self {
         Self { slots: self.slots.clone(), forgotten: self.forgotten.clone() }
     }
 }
 
-impl<T> fmt::Debug for Kept<T> {
+impl<K, T> fmt::Debug for Kept<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kept").finish_non_exhaustive()
     }

@@ -1,7 +1,7 @@
 //! The values that all pages read.
 
 use crate::{
-    access::{Access, Decision},
+    access::{Access, Decision, Limits},
     events::Events,
     kept::Kept,
     origin::Hosts,
@@ -20,8 +20,8 @@ pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Decision + Send + Sync>;
 pub(crate) struct Shared {
     /// Pages read through [`reader`](Self::reader).
     schedules: Schedules,
-    /// The facts of the page *Now*.
-    pub(crate) now: Kept<now::Facts>,
+    /// The facts of the page *Now*, by the limits of its readers and the days that it shows.
+    pub(crate) now: Kept<(Limits, i32), now::Facts>,
     pub(crate) events: Events,
     pub(crate) handle: Option<Handle>,
     /// `None`: nobody may read.

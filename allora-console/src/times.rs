@@ -172,6 +172,18 @@ pub(crate) fn took(took: Duration) -> String {
     }
 }
 
+/// A duration in one unit, as rounded as people say it: `9 min`, `90 min`, `3 h`.
+pub(crate) fn about(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    match span.as_secs() {
+        0..10 => took(span),
+        10..120 => format!("{seconds:.0} s"),
+        120..7_200 => format!("{:.0} min", seconds / 60.0),
+        7_200..172_800 => format!("{:.0} h", seconds / 3_600.0),
+        _ => format!("{:.0} d", seconds / 86_400.0),
+    }
+}
+
 #[cfg(test)]
 pub(crate) fn at(text: &str) -> Time {
     text.parse().expect("an instant of a test")
@@ -242,5 +254,16 @@ mod tests {
         assert_eq!(took(Duration::from_millis(250)), "250 ms");
         assert_eq!(took(Duration::from_millis(4_120)), "4.1 s");
         assert_eq!(took(Duration::from_secs(125)), "2 min 5 s");
+        for (ms, is) in [
+            (250, "250 ms"),
+            (4_120, "4.1 s"),
+            (86_400, "86 s"),
+            (557_056, "9 min"),
+            (5_400_000, "90 min"),
+            (12_000_000, "3 h"),
+            (300_000_000, "3 d"),
+        ] {
+            assert_eq!(about(Duration::from_millis(ms)), is);
+        }
     }
 }

@@ -7,6 +7,7 @@ mod condition;
 mod error;
 mod event;
 mod health;
+mod hours;
 mod job;
 #[cfg(feature = "json")]
 mod json;

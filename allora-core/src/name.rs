@@ -1,6 +1,9 @@
 //! Names of jobs: 1 to 200 bytes of UTF-8, compared as bytes, nothing invisible in them.
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    time::Time,
+};
 use allora_schedule::stable_hash;
 use std::sync::Arc;
 
@@ -59,14 +62,21 @@ pub(crate) const CALENDAR: &str = "allora:calendar:";
 /// The prefix of the records in which nodes tell each other that they have checked their jobs in code.
 pub(crate) const MARK: &str = "allora:mark:";
 
+/// The prefix of the records in which the history of one job on one day is counted.
+pub(crate) const HOURS: &str = "allora:hours:";
+
+/// After all names with the prefix [`HOURS`], which a digit follows.
+pub(crate) const AFTER_HOURS: &str = "allora:hours:~";
+
 /// `true` if it is the name, or the beginning of names, of records of the scheduler's own: nodes and
-/// their marks, concurrency keys and calendars. They are no jobs.
+/// their marks, concurrency keys, calendars, and what is counted of the history. They are no jobs.
 /// [`Queries::list`](crate::backend::Queries::list) leaves them out, unless its prefix asks for them;
 /// the lists of a [`RecordStore`](crate::store::RecordStore) do so by themselves.
 pub fn is_internal(name: &str) -> bool {
     is_key_record(name)
         || name.starts_with(NODE)
         || name.starts_with(MARK)
+        || name.starts_with(HOURS)
         || is_calendar_record(name)
 }
 
@@ -81,7 +91,8 @@ pub(crate) fn check_free(name: &str) -> Result {
         );
         return Err(Error::invalid(own));
     }
-    for (prefix, what) in [(NODE, "nodes"), (MARK, "nodes"), (CALENDAR, "calendars")] {
+    let own = [(NODE, "nodes"), (MARK, "nodes"), (CALENDAR, "calendars"), (HOURS, "statistics")];
+    for (prefix, what) in own {
         if name.starts_with(prefix) {
             let own = format!(
                 "the job name {name:?} begins with {prefix:?}, which is reserved for {what}; use another \
@@ -148,15 +159,31 @@ pub(crate) fn is_calendar_record(name: &str) -> bool {
     name.starts_with(CALENDAR)
 }
 
-/// The name of the record of a concurrency key. Of a key that is too long for a name, it is the
-/// beginning of the key and a hash of the whole.
+/// The name of the record of a concurrency key.
 pub(crate) fn key_record(key: &str) -> Arc<str> {
-    if KEY.len() + key.len() <= MAX_NAME {
-        return format!("{KEY}{key}").into();
+    record_of(KEY, LONG_KEY, key).into()
+}
+
+/// The name of the record in which a job's history on the day of this time is counted.
+pub(crate) fn hours_record(day: Time, job: &str) -> String {
+    let day = hours_of_day(day);
+    record_of(&format!("{day}:"), &format!("{day}#"), job)
+}
+
+/// The beginning of the names of all such records of one day. Those of earlier days are before it.
+pub(crate) fn hours_of_day(day: Time) -> String {
+    format!("{HOURS}{}", day.format("%Y%m%d"))
+}
+
+/// The name of the record of something with a name of its own. If both are too long for a name, it is
+/// the other prefix, the beginning of the name and a hash of the whole.
+fn record_of(prefix: &str, long_prefix: &str, name: &str) -> String {
+    if prefix.len() + name.len() <= MAX_NAME {
+        return format!("{prefix}{name}");
     }
-    let hash = [0_u8, 1].map(|part| stable_hash(&[&[part], key.as_bytes()]));
-    let start: String = key.chars().take(32).collect();
-    format!("{LONG_KEY}{start}#{:016x}{:016x}", hash[0], hash[1]).into()
+    let hash = [0_u8, 1].map(|part| stable_hash(&[&[part], name.as_bytes()]));
+    let start: String = name.chars().take(32).collect();
+    format!("{long_prefix}{start}#{:016x}{:016x}", hash[0], hash[1])
 }
 
 /// `true` if it is the name of a concurrency key's record.
@@ -219,5 +246,19 @@ mod tests {
             assert!(!records[..i].contains(record), "{record}");
         }
         assert_eq!(&*records[0], "allora:key:a");
+    }
+
+    #[test]
+    fn the_longest_names_have_records_for_their_hours_and_all_of_a_day_follow_each_other() {
+        let day = crate::time::from_millis(1_764_115_200_000).unwrap();
+        let long = ["x".repeat(200), format!("{}y", "x".repeat(199)), "\u{1f9fe}".repeat(50)];
+        let records = long.each_ref().map(|job| hours_record(day, job));
+        for (i, record) in records.iter().enumerate() {
+            check_name(record).unwrap();
+            assert!(is_internal(record) && check_free(record).is_err(), "{record}");
+            assert!(!records[..i].contains(record), "{record}");
+            assert!(record.starts_with(&hours_of_day(day)) && &**record < AFTER_HOURS, "{record}");
+        }
+        assert_eq!(hours_record(day, "a"), "allora:hours:20251126:a");
     }
 }

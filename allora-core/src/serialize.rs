@@ -12,6 +12,7 @@ use crate::{
     condition::{ActiveCondition, Evidence, FailingPart, KeyHolder},
     event::millis,
     health::{CapacityStatus, Health, JobStatus, KindCapacity, NodesStatus, Place, StoreStatus},
+    hours::{Hour, Spread},
     json::data,
     pattern::Pattern,
     record::Change,
@@ -122,6 +123,29 @@ object!(HistoryEntry as entry {
 });
 
 object!(HistoryCursor { fence, name });
+
+object!(Hour {
+    from,
+    started,
+    succeeded,
+    failed,
+    retried,
+    cancelled,
+    skipped,
+    missed,
+    lost,
+    expired,
+    lateness,
+    duration,
+});
+
+object!(Spread as spread {
+    buckets => {
+        count: spread.count(),
+        p50_ms: spread.percentile(50).map(millis),
+        p99_ms: spread.percentile(99).map(millis),
+    },
+});
 
 object!(Change as change {
     name,
@@ -396,6 +420,34 @@ mod tests {
         );
         let failed = HistoryEntry::new("a", 9, at(0).into(), Outcome::Failed("boom".to_owned()));
         assert_eq!(to_value(failed).unwrap()["error"], "boom");
+    }
+
+    fn hour() -> Hour {
+        let mut hour = Hour::new(at(0));
+        (hour.started, hour.succeeded, hour.missed) = (2, 2, 7);
+        [9, 11].into_iter().for_each(|ms| hour.lateness.add(Duration::from_millis(ms)));
+        hour
+    }
+
+    #[test]
+    fn an_hour_has_its_numbers_and_the_percentiles_of_its_durations() {
+        check(
+            hour(),
+            json!({
+                "from": "2026-01-01T00:00:00Z",
+                "started": 2,
+                "succeeded": 2,
+                "failed": 0,
+                "retried": 0,
+                "cancelled": 0,
+                "skipped": 0,
+                "missed": 7,
+                "lost": 0,
+                "expired": 0,
+                "lateness": { "count": 2, "p50_ms": 9, "p99_ms": 11 },
+                "duration": { "count": 0, "p50_ms": null, "p99_ms": null },
+            }),
+        );
     }
 
     fn health() -> Health {

@@ -6,7 +6,7 @@ use allora_core::{
     backend::{
         Action, Advance, CancelScope, Completion, Cursor, HistoryCursor, HistoryEntry,
         HistoryLimits, HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
-        Operation, Outcome, Replan, Reply, Sharing,
+        Operation, Outcome, Page, Replan, Reply, Sharing,
     },
     schedule::Excluded,
 };
@@ -663,4 +663,34 @@ pub(super) async fn pruning_leaves_an_active_run_and_its_end_is_an_entry(w: &Clu
     let left = node.history_entries("job").await;
     let last = &left[left.len() - 1];
     assert_eq!((last.fence, &last.outcome), (active.fence, &Outcome::Succeeded));
+}
+
+pub(super) async fn entries_are_counted_by_the_hour_before_they_are_removed(w: &Cluster) {
+    let limits = HistoryLimits::default().per_job(20);
+    let Some(one) = w.join_with_history("one", limits).await else { return };
+    let Some(other) = w.join_with_history("other", limits).await else { return };
+    let long = "x".repeat(200);
+    for (start, node) in [(0, &one), (50, &other), (100, &one)] {
+        for name in ["job", &*long] {
+            run(node, name, start, 50, Completion::Succeeded).await;
+        }
+        node.prune(t(start + 50)).await;
+        one.prune(t(start + 50)).await;
+    }
+    let records = other.list(Page::first(9).prefix("allora:hours:")).await;
+    if records.is_empty() {
+        // It is not the engine that prunes this backend.
+        return;
+    }
+    for name in ["job", &*long] {
+        assert_eq!(one.history_entries(name).await.len(), 20);
+    }
+    assert_eq!(records.len(), 2, "{records:?}");
+    for record in &records {
+        let state = other.read(record).await;
+        let text = String::from_utf8_lossy(&state.data);
+        // Its starts and successes, and nothing else.
+        assert!(text.contains(" 150 150 0 0 0 0 0 0 0 "), "{record}: {text}");
+    }
+    assert_eq!(one.list(Page::first(9)).await, ["job", &*long]);
 }

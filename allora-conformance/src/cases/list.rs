@@ -294,6 +294,7 @@ macro_rules! __cases {
                 entries_older_than_the_age_are_removed: [History];
                 successes_have_no_entries_where_they_are_left_out: [History, Expiry];
                 pruning_leaves_an_active_run_and_its_end_is_an_entry: [History];
+                entries_are_counted_by_the_hour_before_they_are_removed: [Queries, History];
             }
             durability {
                 acknowledged_writes_outlive_every_process: [Durability];

@@ -103,13 +103,6 @@ pub(crate) fn reason_in_words(reason: NotRunReason, context: &Context) -> String
     words.to_owned()
 }
 
-/// The median of the durations of these runs.
-pub(crate) fn usual<'a>(entries: impl Iterator<Item = &'a HistoryEntry>) -> Option<Duration> {
-    let mut all: Vec<Duration> = entries.filter_map(HistoryEntry::duration).collect();
-    all.sort_unstable();
-    all.get(all.len() / 2).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,18 +150,5 @@ mod tests {
         let may = Context::of_test();
         assert_eq!(row(&entry, &may).text, "1,204 invoices to acme");
         assert_eq!(row(&entry, &Context { sees_data: false, ..may }).text, "");
-    }
-
-    #[test]
-    fn the_usual_duration_is_the_median() {
-        let run = |seconds: i64| {
-            let mut run = entry(Outcome::Succeeded);
-            run.started_at = run.due_at;
-            run.ended_at = run.due_at.map(|due| due + chrono::TimeDelta::seconds(seconds));
-            run
-        };
-        let runs = [run(500), run(9), run(8), entry(Outcome::Running)];
-        assert_eq!(usual(runs.iter()), Some(Duration::from_secs(9)));
-        assert_eq!(usual([].iter()), None);
     }
 }

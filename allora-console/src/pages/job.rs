@@ -4,6 +4,7 @@ use super::{
     Answer, Head, Linked, answer, counted,
     definition::{Described, Field, described, fields},
     entry::{Row, row},
+    hours::{MONTH, in_a_month, median, sum},
     need::sentence,
     strip::{COMING, PAST, Strip, strip},
 };
@@ -21,7 +22,7 @@ use crate::{
 use allora_core::{
     ErrorKind, HistoryEntry, HistoryQuery, NodeInfo, Result, Schedule, Time,
     backend::{JobState, NextRun},
-    stored::{Definition, Fact, Why},
+    stored::{Definition, Fact, Hour, Why},
 };
 use askama::Template;
 use axum::extract::State;
@@ -43,6 +44,8 @@ struct Facts {
     definition: Option<Definition>,
     /// `None` if the store keeps none.
     entries: Option<Vec<HistoryEntry>>,
+    /// Of the last 30 days.
+    hours: Vec<Hour>,
     next: Vec<NextRun>,
     why: Why,
     nodes: Vec<NodeInfo>,
@@ -67,6 +70,8 @@ struct View {
     /// The actions that the reader may do.
     buttons: Vec<Linked>,
     strip: Option<Strip>,
+    /// The usual duration, and what became of its runs; empty if it has none.
+    hours: String,
     question: Question,
     answer: Reason,
     rows: Vec<Row>,
@@ -193,7 +198,10 @@ impl Facts {
             is_key_busy = !waiting.is_empty();
         }
         let nodes = reader.nodes().await?;
-        Ok(Self { state, definition, entries, next, why, nodes, is_key_busy })
+        let one = state.clone().unwrap_or_else(|| JobState::empty(name));
+        let hours = reader.hours_of(&[&one], now - MONTH, now).await?.remove(name);
+        let hours = hours.unwrap_or_default();
+        Ok(Self { state, definition, entries, hours, next, why, nodes, is_key_busy })
     }
 }
 
@@ -266,7 +274,13 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
             true => Vec::new(),
             false => buttons(&state, context),
         },
-        strip: strip(entries, &times[..times.len().min(COMING)], context),
+        strip: strip(
+            entries,
+            &times[..times.len().min(COMING)],
+            median(&sum(&facts.hours).duration),
+            context,
+        ),
+        hours: in_a_month(&facts.hours),
         question,
         answer: reason(&facts.why, at, context),
         rows: entries.iter().take(ROWS).map(|entry| row(entry, context)).collect(),
@@ -455,6 +469,7 @@ mod tests {
                 .and_then(|state| Definition::parse(&state.name, &state.definition).ok()),
             state,
             entries: Some(Vec::new()),
+            hours: Vec::new(),
             next: Vec::new(),
             why: Why::new(WhyCode::Scheduled, "its next occurrence has not come yet"),
             nodes: Vec::new(),

@@ -1,6 +1,13 @@
 //! *Jobs*: the list, by a filter that is wholly in the address.
 
-use super::{Answer, Head, Linked, answer, asked::Asked, definition::described, grouped};
+use super::{
+    Answer, Head, Linked, answer,
+    asked::Asked,
+    definition::described,
+    grouped,
+    hours::{Day, day},
+    past::Range,
+};
 use crate::{
     actions::many_buttons,
     ask::Ask,
@@ -17,7 +24,10 @@ use allora_core::{
 };
 use askama::Template;
 use axum::extract::State;
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 #[derive(Debug, Template)]
 #[template(path = "jobs.html")]
@@ -61,6 +71,8 @@ struct Row {
     text: String,
     last: Option<Look>,
     started: Option<Moment>,
+    /// The outcomes of the last 24 hours.
+    day: Option<Day>,
     next: Option<Moment>,
     /// The next time in the zone of the job, if that is another one.
     own: String,
@@ -85,15 +97,30 @@ struct Found {
     next: Option<String>,
     /// The number of jobs that were read, if the search ended before the list did.
     gave_up_at: Option<usize>,
+    /// The last 24 hours of the jobs, by name.
+    days: HashMap<String, Day>,
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
     let asked = Asked::read(&ask.params)?;
     let now = ask.reader.store_now().await?;
     let context = ask.context(now);
-    let found = find(&ask.reader, &asked, now).await?;
+    let mut found = find(&ask.reader, &asked, now).await?;
+    found.days = days(&ask.reader, &found.jobs, now).await?;
     let view = view(asked, found, &context);
     answer(&Jobs { head: Head::new(&shared, &ask, &context, ("jobs", "jobs"), "Jobs"), view })
+}
+
+/// The last 24 hours of these jobs, of which the last one has begun.
+async fn days(
+    reader: &Reader,
+    jobs: &[(JobState, Vec<Word>)],
+    now: Time,
+) -> Result<HashMap<String, Day>> {
+    let from = Range::new(1, now).from;
+    let jobs: Vec<&JobState> = jobs.iter().map(|(job, _)| job).collect();
+    let hours = reader.hours_of(&jobs, from, now).await?;
+    Ok(hours.into_iter().filter_map(|(name, hours)| Some((name, day(&hours, from)?))).collect())
 }
 
 async fn find(reader: &Reader, asked: &Asked, now: Time) -> Result<Found> {
@@ -174,8 +201,11 @@ fn selected(
 }
 
 fn view(asked: Asked, found: Found, context: &Context) -> View {
-    let rows: Vec<Row> =
-        found.jobs.iter().map(|(job, words)| row(job, words, &asked, context)).collect();
+    let rows: Vec<Row> = found
+        .jobs
+        .iter()
+        .map(|(job, words)| row(job, words, &found.days, &asked, context))
+        .collect();
     let shown = grouped(rows.len());
     let count = match (&found.next, found.gave_up_at) {
         (_, Some(read)) => format!("{shown} among the next {} jobs by name.", grouped(read)),
@@ -211,7 +241,13 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
     }
 }
 
-fn row(job: &JobState, words: &[Word], asked: &Asked, context: &Context) -> Row {
+fn row(
+    job: &JobState,
+    words: &[Word],
+    days: &HashMap<String, Day>,
+    asked: &Asked,
+    context: &Context,
+) -> Row {
     let found = described(job);
     let own = context.in_zone_of(found.zone.as_deref());
     let next = job.due_at.filter(|_| job.leases.is_empty()).map(|at| context.moment(at));
@@ -228,6 +264,7 @@ fn row(job: &JobState, words: &[Word], asked: &Asked, context: &Context) -> Row 
         also: looks.collect(),
         last: job.last.as_ref().map(|last| look(last.word())),
         started: job.last_started.map(|at| context.moment(at)),
+        day: days.get(&job.name).cloned(),
         own: own_text.filter(|_| own.zone.name() != context.zone.name()).unwrap_or_default(),
         next,
         kind: some("kind", &job.kind),
@@ -270,8 +307,11 @@ mod tests {
 
     #[test]
     fn the_next_page_keeps_the_filter() {
-        let found =
-            Found { jobs: vec![job("a&b", "@daily")], next: Some("a&b".into()), gave_up_at: None };
+        let found = Found {
+            jobs: vec![job("a&b", "@daily")],
+            next: Some("a&b".into()),
+            ..Found::default()
+        };
         let view = view(asked("q=a&kind=invoice&after=a"), found, &Context::of_test());
         assert_eq!(view.more.as_deref(), Some("jobs?q=a&kind=invoice&after=a%26b"));
         assert_eq!(view.first.as_deref(), Some("jobs?q=a&kind=invoice"));

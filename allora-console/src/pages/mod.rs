@@ -13,7 +13,9 @@ pub(crate) mod schedule;
 
 mod definition;
 mod entry;
+mod hours;
 mod need;
+mod past;
 mod plots;
 mod strip;
 mod timeline;

@@ -1,25 +1,24 @@
 //! *Now*: does anything need me, what runs, and what comes next.
 
 use super::{
-    Answer, Head, Linked, answer, counted,
-    entry::usual,
-    grouped,
+    Answer, Head, Linked, answer, counted, grouped,
+    hours::{Usual, WEEK, median, sum},
     need::{Need, capital, needs},
+    past::{Past, Range},
     plots::{Plot, plots},
-    timeline::{LANES, Timeline, begin, timeline},
+    timeline::{LANES, Timeline, timeline},
 };
 use crate::{
     ask::Ask,
     context::Context,
     look::{Look, look},
     overview::Overview,
-    reader::Reader,
     shared::Shared,
-    times::{Moment, span, took},
+    times::{Moment, about, span},
     words::{Word, number, short_nodes},
 };
 use allora_core::{
-    ErrorKind, Handle, HistoryEntry, HistoryQuery, Result, Time,
+    Handle, Result, Time,
     backend::{Count, JobState},
     time::since,
 };
@@ -50,6 +49,10 @@ struct View {
     timeline: Timeline,
     /// None without a history.
     plots: Vec<Plot>,
+    /// The ranges of the plots.
+    ranges: Vec<Choice>,
+    /// The runs that they lack, in words.
+    missing: String,
     running: Vec<Running>,
     /// The store has no job.
     is_empty: bool,
@@ -65,6 +68,14 @@ struct Number {
     link: String,
 }
 
+/// A range of the plots.
+#[derive(Clone, Debug)]
+struct Choice {
+    text: String,
+    link: String,
+    is_chosen: bool,
+}
+
 /// An active run.
 #[derive(Clone, Debug)]
 struct Running {
@@ -78,82 +89,53 @@ struct Running {
     is_being_cancelled: bool,
 }
 
-/// The runs of the last day, as far as they are read.
-#[derive(Debug, Default)]
-struct Day {
-    entries: Vec<HistoryEntry>,
-    /// They reach back to the beginning of the day.
-    is_whole: bool,
-    /// The store keeps no history.
-    is_unknown: bool,
-    /// The history has no successes.
-    lacks_successes: bool,
-}
+/// The most jobs that are asked how long they usually take.
+const USUAL: usize = 2 * LANES;
 
-/// The most entries that are read, and how many at once.
-const ENTRIES: usize = 3_000;
-const PAGE: usize = 500;
+/// The ranges of the plots that are offered, in days.
+const RANGES: [i32; 3] = [1, 7, 30];
 
 /// The facts of the page.
 #[derive(Debug)]
 pub(crate) struct Facts {
     now: Time,
     overview: Overview,
-    day: Day,
+    past: Past,
+    usual: Usual,
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
-    let (limits, runtime) = (ask.reader.access().limits(), shared.runtime());
-    let facts = shared.now.get(limits, &**runtime, facts(&ask.reader, shared.handle.as_ref()));
-    let facts = facts.await?;
+    let days = Range::days(&ask.params)?;
+    let (key, runtime) = ((ask.reader.access().limits(), days), shared.runtime());
+    let facts = facts(&ask.reader, shared.handle.as_ref(), days);
+    let facts = shared.now.get(key, &**runtime, facts).await?;
     let context = ask.context(facts.now);
-    let view = view(&facts.overview, &facts.day, &context);
+    let view = view(&facts.overview, (&facts.past, &facts.usual), &context);
     let head = Head::new(&shared, &ask, &context, ("", ""), view.heading.clone());
     answer(&Now { head, view })
 }
 
-async fn facts(reader: &Reader, handle: Option<&Handle>) -> Result<Facts> {
+async fn facts(reader: &Reader, handle: Option<&Handle>, days: i32) -> Result<Facts> {
     let now = reader.store_now().await?;
     let mut overview = Overview::read(reader, handle, now).await?;
-    let day = day(reader, now).await?;
+    let past = Past::read(reader, Range::new(days, now), overview.all(), now).await?;
     if !overview.is_whole {
-        overview.learn(reader, &longest(&day), now).await?;
+        overview.learn(reader, &longest(&past), now).await?;
     }
-    Ok(Facts { now, overview, day })
+    let mut asked: Vec<&JobState> = overview.of(Word::Running).iter().take(LANES).collect();
+    asked.extend(lanes(&overview, &past));
+    let mut seen = HashSet::new();
+    asked.retain(|job| seen.insert(&job.name));
+    asked.truncate(USUAL);
+    let hours = reader.hours_of(&asked, now - WEEK, now).await?;
+    let usual = hours.into_iter().map(|(name, hours)| (name, sum(&hours).duration)).collect();
+    Ok(Facts { now, overview, past, usual })
 }
 
-async fn day(reader: &Reader, now: Time) -> Result<Day> {
-    let mut day = Day { lacks_successes: reader.lacks_successes(), ..Day::default() };
-    let mut before = None;
-    let mut read = 0;
-    while read < ENTRIES {
-        let mut query = HistoryQuery::new(PAGE);
-        query.before = before.as_ref();
-        let page = match reader.history(query).await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                return Ok(Day { is_unknown: true, ..day });
-            }
-            page => page?,
-        };
-        // Fences are drawn from the time of the claim, so the entries come by their starts.
-        let is_recent = |entry: &HistoryEntry| {
-            entry.ended_at.or(entry.started_at).is_none_or(|at| at >= begin(now))
-        };
-        read += page.read;
-        day.is_whole = page.next.is_none() || !page.entries.iter().all(is_recent);
-        before = page.next;
-        day.entries.extend(page.entries.into_iter().filter(is_recent));
-        if day.is_whole {
-            break;
-        }
-    }
-    Ok(day)
-}
-
-fn view(overview: &Overview, day: &Day, context: &Context) -> View {
+fn view(overview: &Overview, (past, usual): (&Past, &Usual), context: &Context) -> View {
     let needs = needs(overview, context);
-    let running = running(overview, day, context);
-    let lanes = lanes(overview, day);
+    let running = running(overview, usual, context);
+    let lanes = lanes(overview, past);
     let troubled = troubled(&needs);
     let all = overview.all();
     let fine = match (troubled.number, all.number.saturating_sub(troubled.number)) {
@@ -179,37 +161,55 @@ fn view(overview: &Overview, day: &Day, context: &Context) -> View {
             grouped(overview.jobs)
         ));
     }
-    if day.lacks_successes {
+    if past.lacks_successes {
         limits.push(
             "This store keeps no runs that succeeded: the plots have the others alone.".to_owned(),
         );
     }
-    if day.is_unknown {
+    if past.is_unknown {
         limits.push("This store keeps no history: the plot has no past.".to_owned());
     }
+    let ranges = RANGES.into_iter().map(|days| Choice {
+        text: if days == 1 { "24 hours".to_owned() } else { format!("{days} days") },
+        link: context.link("", &[("days", &days.to_string())]),
+        is_chosen: past.range.days == days,
+    });
     View {
         heading: heading(needs.len(), troubled),
         others: format!("{} {runs}", capital(&fine)),
         next,
         needs,
         counts: counts(overview, context),
-        plots: match day.is_unknown {
+        plots: match past.is_unknown {
             true => Vec::new(),
-            false => {
-                let mut plots = plots(&day.entries, overview, context);
-                if !day.is_whole {
-                    let alone =
-                        format!("; of the newest {} entries alone", grouped(day.entries.len()));
-                    plots.iter_mut().for_each(|plot| plot.rest += &alone);
-                }
-                plots.into()
-            }
+            false => plots(past, overview, context).into(),
         },
-        timeline: timeline(&day.entries, day.is_whole || day.is_unknown, overview, &lanes, context),
+        ranges: ranges.collect(),
+        missing: missing(past, context).unwrap_or_default(),
+        timeline: timeline(
+            &past.entries,
+            past.is_whole || past.is_unknown,
+            overview,
+            (&lanes, usual),
+            context,
+        ),
         running,
         is_empty: overview.jobs == 0,
         limits,
     }
+}
+
+/// The sentence about the runs that the plots lack; `None` if they have all.
+fn missing(past: &Past, context: &Context) -> Option<String> {
+    let before = context.moment(past.missing_before?).text;
+    Some(match past.is_too_much {
+        true => {
+            format!("There are too many jobs to add up: the plots have no runs before {before}.")
+        }
+        false => format!(
+            "Before {before}, the plots have the runs that nodes have counted, which they do once an hour."
+        ),
+    })
 }
 
 /// The number of jobs on the cards: one that is on several counts once.
@@ -242,15 +242,15 @@ fn counts(overview: &Overview, context: &Context) -> Vec<Number> {
 }
 
 /// The names of the jobs that ran longest in the last day.
-fn longest(day: &Day) -> Vec<String> {
-    let mut longest: Vec<(&str, Duration)> = spent(day).into_iter().collect();
+fn longest(past: &Past) -> Vec<String> {
+    let mut longest: Vec<(&str, Duration)> = spent(past).into_iter().collect();
     longest.sort_by_key(|(name, spent)| (std::cmp::Reverse(*spent), *name));
     longest.into_iter().take(LANES).map(|(name, _)| name.to_owned()).collect()
 }
 
-fn spent(day: &Day) -> HashMap<&str, Duration> {
+fn spent(past: &Past) -> HashMap<&str, Duration> {
     let mut spent: HashMap<&str, Duration> = HashMap::new();
-    for entry in &day.entries {
+    for entry in &past.entries {
         *spent.entry(&entry.name).or_default() += entry.duration().unwrap_or_default();
     }
     spent
@@ -258,8 +258,8 @@ fn spent(day: &Day) -> HashMap<&str, Duration> {
 
 /// The jobs that have a lane: those on the cards, then the running ones, then those that ran longest in
 /// the last day.
-fn lanes<'a>(overview: &'a Overview, day: &Day) -> Vec<&'a JobState> {
-    let spent = spent(day);
+fn lanes<'a>(overview: &'a Overview, past: &Past) -> Vec<&'a JobState> {
+    let spent = spent(past);
     let words = [Word::Overdue, Word::Dead, Word::Failing, Word::Running];
     let mut first: Vec<&JobState> = words.iter().flat_map(|word| overview.of(*word)).collect();
     let mut longest: Vec<&JobState> = overview.each().collect();
@@ -271,17 +271,17 @@ fn lanes<'a>(overview: &'a Overview, day: &Day) -> Vec<&'a JobState> {
     first.into_iter().chain(longest).filter(|job| seen.insert(&job.name)).take(LANES).collect()
 }
 
-fn running(overview: &Overview, day: &Day, context: &Context) -> Vec<Running> {
+fn running(overview: &Overview, usual: &Usual, context: &Context) -> Vec<Running> {
     let mut running = Vec::new();
     for job in overview.of(Word::Running) {
-        let usual = usual(day.entries.iter().filter(|entry| entry.name == job.name));
+        let usual = usual.get(&job.name).and_then(median);
         for lease in job.leases.iter().filter(|lease| lease.claim_id != 0) {
             running.push(Running {
                 job: Linked { text: job.name.clone(), link: context.job(&job.name) },
                 link: context.run(&job.name, lease.fence),
                 scheduled: context.moment(lease.occurrence.scheduled_at),
                 lasts: span(since(context.now, lease.started_at)),
-                usually: usual.map(took).unwrap_or_else(|| "–".to_owned()),
+                usually: usual.map(about).unwrap_or_else(|| "–".to_owned()),
                 node: short_nodes(&lease.node),
                 attempt: lease.attempt,
                 is_being_cancelled: lease.cancel_requested,
@@ -306,12 +306,16 @@ mod tests {
         job
     }
 
+    fn nothing() -> Past {
+        Past::new(Range::new(1, Context::of_test().now))
+    }
+
     fn seen(jobs: Vec<JobState>) -> View {
         let context = Context::of_test();
         let mut overview = Overview::of_test(jobs, context.now);
         // The cards of nodes are tested with the cards.
         overview.nodes.clear();
-        view(&overview, &Day::default(), &context)
+        view(&overview, (&nothing(), &Usual::new()), &context)
     }
 
     #[test]
@@ -354,11 +358,27 @@ mod tests {
         counts.kinds.push(("mail".into(), Count::new(2_000, true)));
         let mut overview = Overview::of_many(vec![failing], counts, context.now);
         overview.nodes.clear();
-        let view = view(&overview, &Day::default(), &context);
+        let view = view(&overview, (&nothing(), &Usual::new()), &context);
         assert_eq!(view.heading, "At least 1 jobs need you");
         assert!(view.others.starts_with("2,000 jobs in all."), "{}", view.others);
         assert_eq!(view.counts.iter().map(|one| &*one.number).collect::<Vec<_>>(), ["12"]);
         assert!(view.limits[0].starts_with("The plots show 1 of these jobs"), "{:?}", view.limits);
+    }
+
+    #[test]
+    fn what_the_plots_lack_is_said() {
+        let mut past = nothing();
+        let says = |past: &Past| {
+            let overview = Overview::of_test(vec![job("report")], Context::of_test().now);
+            view(&overview, (past, &Usual::new()), &Context::of_test()).missing
+        };
+        assert_eq!(says(&past), "");
+        past.missing_before = Some(at("2026-10-26T01:00:00Z"));
+        let counted =
+            "Before Mon 26 Oct 02:00 CET, the plots have the runs that nodes have counted";
+        assert!(says(&past).starts_with(counted), "{}", says(&past));
+        past.is_too_much = true;
+        assert!(says(&past).starts_with("There are too many jobs"), "{}", says(&past));
     }
 
     #[test]

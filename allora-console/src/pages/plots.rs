@@ -1,20 +1,18 @@
-//! Three small plots of the last day: how much ran, how late it began, and how full the nodes were. A number
-//! comes first, then its course.
+//! Three small plots: how much ran, how late it began, and how full the nodes were. A number comes first,
+//! then its course.
+//!
+//! The first two are of the hours, over any range that is kept. The third needs the runs themselves, of the
+//! last day.
 
 use super::{
-    counted,
-    entry::lateness,
-    grouped,
+    counted, grouped,
+    hours::{all, failures, height, parts, sum, told},
     need::gone,
+    past::{Past, Range},
     timeline::{SPAN, begin},
 };
-use crate::{
-    context::Context,
-    overview::Overview,
-    times::{span, took},
-    words::Word,
-};
-use allora_core::{HistoryEntry, NodeInfo, Time};
+use crate::{context::Context, overview::Overview, times::about, words::Word};
+use allora_core::{HistoryEntry, NodeInfo, Time, stored::Hour};
 use chrono::TimeDelta;
 use std::time::Duration;
 
@@ -26,10 +24,13 @@ pub(crate) struct Plot {
     pub(crate) rest: String,
     /// The part of `rest` that is bad news, if there is any.
     pub(crate) bad: String,
+    /// The time that it shows, in words.
+    pub(crate) range: String,
+    pub(crate) width: usize,
     pub(crate) bars: Vec<Bar>,
 }
 
-/// A bar of half an hour, of which another one may stand on top.
+/// A bar, of which another one may stand on top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
     pub(crate) x: usize,
@@ -39,7 +40,7 @@ pub(crate) struct Bar {
     pub(crate) title: String,
 }
 
-/// The number of bars.
+/// The number of bars of half an hour.
 const BARS: usize = 48;
 const STEP: usize = 5;
 /// The height of the highest bar.
@@ -47,25 +48,121 @@ const HIGH: u64 = 32;
 /// A start that is later than this is drawn as one that needs a look.
 const LATE: Duration = Duration::from_secs(60);
 
-/// The plots of these runs, the first of which began within the last day.
-pub(crate) fn plots(entries: &[HistoryEntry], overview: &Overview, context: &Context) -> [Plot; 3] {
+/// The plots of the past.
+pub(crate) fn plots(past: &Past, overview: &Overview, context: &Context) -> [Plot; 3] {
+    let mut bars = vec![Hour::new(past.range.from); past.range.bars];
+    for hour in &past.hours {
+        if let Some(bar) = past.range.bar(hour.from).and_then(|bar| bars.get_mut(bar)) {
+            bar.merge(hour);
+        }
+    }
+    let entries = &past.entries;
     let runs: Vec<Started> = entries.iter().filter_map(|run| Started::new(run, context)).collect();
-    [throughput(&runs, context), late(&runs, context), active(&runs, overview, context)]
+    [
+        throughput(&bars, past.range, context),
+        late(&bars, past.range, context),
+        active(&runs, overview, context),
+    ]
+}
+
+/// The bars of a range in words: `the last 24 hours by hour`.
+fn in_words(range: Range) -> String {
+    match range.step {
+        1 => format!("the last {} by hour", length(range)),
+        step => format!("the last {} by {step} hours", length(range)),
+    }
+}
+
+fn length(range: Range) -> String {
+    if range.days == 1 { "24 hours".to_owned() } else { format!("{} days", range.days) }
+}
+
+/// The beginning of a bar, as its title has it.
+fn since(bar: usize, range: Range, context: &Context) -> String {
+    let at = range.at(bar);
+    match range.days {
+        1 => context.zone.minute(at),
+        _ => context.moment(at).text,
+    }
+}
+
+fn throughput(hours: &[Hour], range: Range, context: &Context) -> Plot {
+    let most = hours.iter().map(all).max().unwrap_or(0);
+    let mut bars = Vec::new();
+    for (i, hour) in hours.iter().enumerate() {
+        let title = format!("from {}: {}", since(i, range, context), told(hour));
+        let mut y = HIGH;
+        for (number, fill) in parts(hour) {
+            let height = height(number, most, HIGH);
+            y = y.saturating_sub(height);
+            bars.push(Bar { x: i * STEP, y, height, fill, title: title.clone() });
+        }
+    }
+    let all = sum(hours);
+    let bad = [(failures(&all), "failed"), (all.missed, "missed")];
+    let bad = bad.into_iter().filter(|(number, _)| *number > 0);
+    let bad: Vec<String> = bad.map(|(number, word)| format!("{} {word}", many(number))).collect();
+    Plot {
+        title: "Runs",
+        number: many(all.started),
+        rest: format!("in {}", length(range)),
+        bad: bad.join(", "),
+        range: in_words(range),
+        width: range.bars * STEP,
+        bars: drawn(bars),
+    }
+}
+
+fn many(number: u64) -> String {
+    grouped(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+fn late(hours: &[Hour], range: Range, context: &Context) -> Plot {
+    let percents = |hour: &Hour| {
+        let of = |percent| hour.lateness.percentile(percent).unwrap_or_default();
+        (of(50), of(99))
+    };
+    let worst = hours.iter().map(|hour| percents(hour).1).max().unwrap_or_default();
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let mut bars = Vec::new();
+    for (i, hour) in hours.iter().enumerate() {
+        let (half, most) = percents(hour);
+        let from = since(i, range, context);
+        let title =
+            format!("from {from}: median {}, 99 of 100 at most {}", about(half), about(most));
+        let most_is = if most > LATE { "f-warn" } else { "f-next" };
+        for (late, fill) in [(most, most_is), (half, "f-run")] {
+            let height = height(millis(late), millis(worst), HIGH);
+            bars.push(Bar { x: i * STEP, y: HIGH - height, height, fill, title: title.clone() });
+        }
+    }
+    let all = sum(hours).lateness;
+    let number = |percent| all.percentile(percent).map_or_else(|| "–".to_owned(), about);
+    Plot {
+        title: "Late starts",
+        number: number(99),
+        rest: format!(
+            "at most, for 99 of 100; the median {}, the worst {}",
+            number(50),
+            number(100)
+        ),
+        bad: String::new(),
+        range: in_words(range),
+        width: range.bars * STEP,
+        bars: drawn(bars),
+    }
 }
 
 /// A run of the last day.
 struct Started<'a> {
     entry: &'a HistoryEntry,
     at: Time,
-    /// The half hour in which it began.
-    bar: usize,
 }
 
 impl<'a> Started<'a> {
     fn new(entry: &'a HistoryEntry, context: &Context) -> Option<Self> {
         let at = entry.started_at.filter(|at| (begin(context.now)..=context.now).contains(at))?;
-        let bar = (at - begin(context.now)).num_seconds() / half_hour().num_seconds();
-        Some(Self { entry, at, bar: usize::try_from(bar).ok()?.min(BARS - 1) })
+        Some(Self { entry, at })
     }
 }
 
@@ -73,72 +170,10 @@ fn half_hour() -> TimeDelta {
     SPAN / 48
 }
 
-/// The beginning of a bar, as its title has it.
+/// The beginning of a half hour.
 fn at(bar: usize, context: &Context) -> String {
     let bars = i32::try_from(bar).unwrap_or(0);
     context.zone.minute(begin(context.now) + half_hour() * bars)
-}
-
-fn throughput(runs: &[Started<'_>], context: &Context) -> Plot {
-    let mut counts = [(0_u64, 0_u64); BARS];
-    for run in runs {
-        match run.entry.outcome.is_failure() {
-            true => counts[run.bar].1 += 1,
-            false => counts[run.bar].0 += 1,
-        }
-    }
-    let hour = runs.iter().filter(|run| run.at > context.now - TimeDelta::hours(1)).count();
-    let failed: u64 = counts.iter().map(|(_, bad)| bad).sum();
-    let most = counts.iter().map(|(good, bad)| good + bad).max().unwrap_or(0);
-    let mut bars = Vec::new();
-    for (i, (good, bad)) in counts.into_iter().enumerate() {
-        let title = format!("from {}: {} runs, {bad} failed", at(i, context), good + bad);
-        let mut y = HIGH;
-        for (number, fill) in [(good, "f-ok"), (bad, "f-bad")] {
-            let height = height(number, most);
-            y = y.saturating_sub(height);
-            bars.push(Bar { x: i * STEP, y, height, fill, title: title.clone() });
-        }
-    }
-    Plot {
-        title: "Runs",
-        number: grouped(hour),
-        rest: format!("in the last hour, {} in a day", grouped(runs.len())),
-        bad: if failed == 0 { String::new() } else { format!("{failed} failed") },
-        bars: drawn(bars),
-    }
-}
-
-fn late(runs: &[Started<'_>], context: &Context) -> Plot {
-    let late = |run: &Started<'_>| lateness(run.entry).map(|late| (run.bar, late));
-    let late: Vec<(usize, Duration)> = runs.iter().filter_map(late).collect();
-    let mut all: Vec<Duration> = late.iter().map(|(_, late)| *late).collect();
-    all.sort_unstable();
-    let most_are_within = all.get((all.len() * 99).div_ceil(100).saturating_sub(1)).copied();
-    let worst = all.last().copied().unwrap_or_default();
-    let mut longest = [Duration::ZERO; BARS];
-    for (bar, late) in late {
-        longest[bar] = longest[bar].max(late);
-    }
-    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    let bars = longest.into_iter().enumerate().map(|(i, late)| {
-        let height = height(millis(late), millis(worst));
-        let fill = if late > LATE { "f-warn" } else { "f-next" };
-        let title = format!("from {}: {} late at most", at(i, context), took(late));
-        Bar { x: i * STEP, y: HIGH - height, height, fill, title }
-    });
-    Plot {
-        title: "Late starts",
-        number: most_are_within.map_or_else(|| "–".to_owned(), took),
-        rest: format!("at most, for 99 of 100; the worst {}", span_or_took(worst)),
-        bad: String::new(),
-        bars: drawn(bars.collect()),
-    }
-}
-
-/// A minute and more needs no tenths.
-fn span_or_took(late: Duration) -> String {
-    if late < LATE { took(late) } else { span(late) }
 }
 
 fn active(runs: &[Started<'_>], overview: &Overview, context: &Context) -> Plot {
@@ -160,7 +195,7 @@ fn active(runs: &[Started<'_>], overview: &Overview, context: &Context) -> Plot 
         .collect();
     let most = counts.iter().copied().max().unwrap_or(0);
     let bars = counts.iter().enumerate().map(|(i, number)| {
-        let height = height(*number, most);
+        let height = height(*number, most, HIGH);
         let title = format!("at {}: {number} active", at(i + 1, context));
         Bar { x: i * STEP, y: HIGH - height, height, fill: "f-run", title }
     });
@@ -169,15 +204,9 @@ fn active(runs: &[Started<'_>], overview: &Overview, context: &Context) -> Plot 
         number: format!("{}/{}", started.len(), grouped(limit)),
         rest: format!("runs on {}", counted(live.len(), "live node")),
         bad: if gone == 0 { String::new() } else { format!("{gone} gone") },
+        range: "the last 24 hours by half hours".to_owned(),
+        width: BARS * STEP,
         bars: drawn(bars.collect()),
-    }
-}
-
-/// The height of a bar: at least 2 of something, 0 of nothing.
-fn height(number: u64, most: u64) -> u64 {
-    match number {
-        0 => 0,
-        number => (number.saturating_mul(HIGH) / most.max(1)).max(2),
     }
 }
 
@@ -188,43 +217,69 @@ fn drawn(bars: Vec<Bar>) -> Vec<Bar> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::times::at;
-    use allora_core::Outcome;
+    use allora_core::{Outcome, stored::HourTotals};
 
     fn run(minutes_ago: i64, late: i64, outcome: Outcome) -> HistoryEntry {
         let started = Context::of_test().now - TimeDelta::minutes(minutes_ago);
-        let mut run = HistoryEntry::new("job", minutes_ago, started.into(), outcome);
+        let mut run = HistoryEntry::new("job", started.timestamp_micros(), started.into(), outcome);
         run.due_at = Some(started - TimeDelta::seconds(late));
         (run.started_at, run.ended_at) = (Some(started), Some(started + TimeDelta::minutes(45)));
         run
     }
 
-    #[test]
-    fn numbers_come_first_and_bars_are_in_their_half_hours() {
-        let entries = [
-            run(10, 1, Outcome::Succeeded),
-            run(15, 90, Outcome::Failed("refused".into())),
-            run(600, 2, Outcome::Succeeded),
-        ];
+    fn past(days: i32, entries: Vec<HistoryEntry>) -> Past {
+        let range = Range::new(days, Context::of_test().now);
+        let mut totals = HourTotals::new(range.from);
+        entries.iter().for_each(|entry| totals.add(entry));
+        let hours = totals.hours().cloned().collect();
+        Past { entries, hours, ..Past::new(range) }
+    }
+
+    fn drawn(days: i32, entries: Vec<HistoryEntry>) -> [Plot; 3] {
         let context = Context::of_test();
         let overview = Overview::of_test(Vec::new(), context.now);
-        let [runs, late, nodes] = plots(&entries, &overview, &context);
-        assert_eq!((&*runs.number, &*runs.bad), ("2", "1 failed"));
-        assert_eq!(runs.rest, "in the last hour, 3 in a day");
-        let drawn: Vec<_> = runs.bars.iter().map(|bar| (bar.x, bar.y, bar.fill)).collect();
-        assert_eq!(drawn, [(28 * 5, 16, "f-ok"), (47 * 5, 16, "f-ok"), (47 * 5, 0, "f-bad")]);
-        assert_eq!(late.rest, "at most, for 99 of 100; the worst 1 min 30 s");
-        assert_eq!(late.bars.last().unwrap().fill, "f-warn");
+        plots(&past(days, entries), &overview, &context)
+    }
+
+    #[test]
+    fn numbers_come_first_and_bars_are_in_their_hours() {
+        let mut missed = run(600, 0, Outcome::Missed);
+        (missed.count, missed.started_at, missed.attempt) = (Some(3), None, 0);
+        // It is 03:12.
+        let entries = vec![
+            run(10, 1, Outcome::Succeeded),
+            run(11, 90, Outcome::Failed("refused".into())),
+            run(600, 2, Outcome::Succeeded),
+            missed,
+        ];
+        let [runs, late, nodes] = drawn(1, entries.clone());
+        assert_eq!((&*runs.number, &*runs.bad), ("3", "1 failed, 3 missed"));
+        assert_eq!((&*runs.rest, &*runs.range), ("in 24 hours", "the last 24 hours by hour"));
+        let bars: Vec<_> = runs.bars.iter().map(|bar| (bar.x, bar.y, bar.fill)).collect();
+        assert_eq!(
+            bars,
+            [
+                (13 * 5, 24, "f-ok"),
+                (13 * 5, 0, "f-warn"),
+                (23 * 5, 24, "f-ok"),
+                (23 * 5, 16, "f-bad")
+            ]
+        );
+        assert_eq!(runs.bars[0].title, "from 17:00: 1 run, 3 missed");
+        assert_eq!((&*late.number, late.bars.last().unwrap().fill), ("86 s", "f-run"));
+        assert_eq!(late.rest, "at most, for 99 of 100; the median 1.9 s, the worst 86 s");
         assert_eq!(nodes.number, "0/0");
-        // One run of 45 minutes is active at the ends of one or two half hours.
+        // A run of 45 minutes is active at the ends of one or two half hours.
         assert_eq!(nodes.bars.last().unwrap().title, "at 03:12: 2 active");
+        // Of a month, all of that is in the last bar.
+        let [runs, ..] = drawn(30, entries);
+        assert_eq!((&*runs.number, &*runs.range), ("3", "the last 30 days by 12 hours"));
+        assert_eq!((runs.width, runs.bars.last().unwrap().x), (300, 59 * 5));
     }
 
     #[test]
     fn without_a_run_there_are_no_bars() {
-        let context = Context::of_test();
-        let overview = Overview::of_test(Vec::new(), at("2026-10-26T02:00:00Z"));
-        let all = plots(&[], &overview, &context);
+        let all = drawn(7, Vec::new());
         assert!(all.iter().all(|plot| plot.bars.is_empty()), "{all:?}");
         assert_eq!(all[1].number, "–");
     }

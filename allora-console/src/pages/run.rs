@@ -4,6 +4,7 @@ use super::{
     Answer, Head, Linked, answer,
     definition::described,
     entry::{Row, lateness, reason_in_words, row},
+    hours::{MONTH, sum, usually},
 };
 use crate::{
     ask::Ask,
@@ -14,7 +15,10 @@ use crate::{
     shared::Shared,
     times::{Moment, took},
 };
-use allora_core::{HistoryEntry, HistoryQuery, Result, backend::HistoryCursor};
+use allora_core::{
+    HistoryEntry, HistoryQuery, Result, Time,
+    backend::{HistoryCursor, JobState},
+};
 use askama::Template;
 use axum::extract::State;
 use std::sync::Arc;
@@ -53,8 +57,15 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
     let entries = around(&ask.reader, name, fence).await?;
     let entry = entries.iter().find(|entry| entry.fence == fence);
     let entry = entry.ok_or_else(|| Failure::no_run(name, text))?;
-    let view = view(entry, &entries, &context);
+    let view = view(entry, &entries, usual(&ask.reader, state.as_ref(), now).await?, &context);
     answer(&Run { head: Head::new(&shared, &ask, &context, ("run", "runs"), name), view })
+}
+
+/// The usual duration of the runs of a job, in words.
+async fn usual(reader: &Reader, state: Option<&JobState>, now: Time) -> Result<Option<String>> {
+    let asked: Vec<&JobState> = state.into_iter().collect();
+    let hours = reader.hours_of(&asked, now - MONTH, now).await?;
+    Ok(usually(&sum(hours.values().flatten()).duration))
 }
 
 /// The newest entries of a job, and those from this one on.
@@ -72,7 +83,12 @@ async fn around(reader: &Reader, name: &str, fence: i64) -> Result<Vec<HistoryEn
     Ok(entries)
 }
 
-fn view(entry: &HistoryEntry, entries: &[HistoryEntry], context: &Context) -> View {
+fn view(
+    entry: &HistoryEntry,
+    entries: &[HistoryEntry],
+    usual: Option<String>,
+    context: &Context,
+) -> View {
     let is_same = |other: &&HistoryEntry| other.occurrence == entry.occurrence;
     let attempts: Vec<Row> =
         entries.iter().filter(is_same).map(|other| row(other, context)).collect();
@@ -85,7 +101,7 @@ fn view(entry: &HistoryEntry, entries: &[HistoryEntry], context: &Context) -> Vi
         job: Linked { text: entry.name.clone(), link: context.job(&entry.name) },
         look: look(entry.outcome.word()),
         scheduled: context.moment(entry.occurrence.scheduled_at),
-        fields: fields(entry, context),
+        fields: fields(entry, usual, context),
         error: context.visible(entry.outcome.error()).to_owned(),
         output,
         why: context.why(&entry.name, entry.occurrence.scheduled_at),
@@ -93,7 +109,11 @@ fn view(entry: &HistoryEntry, entries: &[HistoryEntry], context: &Context) -> Vi
     }
 }
 
-fn fields(entry: &HistoryEntry, context: &Context) -> Vec<(&'static str, String)> {
+fn fields(
+    entry: &HistoryEntry,
+    usual: Option<String>,
+    context: &Context,
+) -> Vec<(&'static str, String)> {
     let moment = |at| {
         let moment = context.moment(at);
         format!("{}, {}", moment.text, moment.distance)
@@ -110,6 +130,7 @@ fn fields(entry: &HistoryEntry, context: &Context) -> Vec<(&'static str, String)
         ("ended", entry.ended_at.map(moment)),
         ("late by", lateness(entry).map(took)),
         ("took", entry.duration().map(took)),
+        ("usually takes", usual.filter(|_| is_run)),
         ("attempt", is_run.then(|| entry.attempt.to_string())),
         ("node", some(&entry.node)),
         ("reason", entry.reason.map(|reason| reason_in_words(reason, context))),
@@ -140,7 +161,7 @@ mod tests {
             attempt(9, 2, Outcome::Dead("connection refused".into())),
             attempt(7, 1, Outcome::Retried("connection refused".into())),
         ];
-        let view = view(&entries[0], &entries, &Context::of_test());
+        let view = view(&entries[0], &entries, Some("9 min".into()), &Context::of_test());
         assert_eq!((view.look.word, view.attempts.len()), ("dead", 2));
         let field = |name: &str| {
             view.fields.iter().find(|field| field.0 == name).map(|field| field.1.as_str())
@@ -148,6 +169,7 @@ mod tests {
         assert_eq!(field("late by"), Some("25.0 s"));
         assert_eq!(field("started"), Some("Mon 26 Oct 02:00:25 CET, 1 h 11 min ago"));
         assert_eq!((field("fence"), field("occurrences")), (Some("9"), None));
+        assert_eq!(field("usually takes"), Some("9 min"));
         assert_eq!((&*view.error, &*view.output), ("connection refused", "1,204 invoices"));
     }
 
@@ -155,7 +177,7 @@ mod tests {
     fn output_is_hidden_and_the_page_says_that_there_is_some() {
         let context = Context { sees_data: false, ..Context::of_test() };
         let entry = attempt(9, 1, Outcome::Succeeded);
-        let view = view(&entry, std::slice::from_ref(&entry), &context);
+        let view = view(&entry, std::slice::from_ref(&entry), None, &context);
         assert_eq!((&*view.output, view.attempts.len()), ("hidden", 0));
     }
 }

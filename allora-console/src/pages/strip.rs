@@ -1,6 +1,5 @@
 //! The strip of a job: its last occurrences and its next ones as bars, whose height is the duration.
 
-use super::entry::usual;
 use crate::{context::Context, look::look, times::took};
 use allora_core::{HistoryEntry, Time};
 use std::time::Duration;
@@ -39,9 +38,14 @@ const HIGH: u32 = 26;
 /// The line on which bars stand.
 const GROUND: u32 = 30;
 
-/// The strip of these entries, the newest first, and of the next times; `None` if there is nothing to
-/// draw. Attempts that another one follows have no bar.
-pub(crate) fn strip(entries: &[HistoryEntry], coming: &[Time], context: &Context) -> Option<Strip> {
+/// The strip of these entries, the newest first, and of the next times, which take as long as usual; `None`
+/// if there is nothing to draw. Attempts that another one follows have no bar.
+pub(crate) fn strip(
+    entries: &[HistoryEntry],
+    coming: &[Time],
+    usual: Option<Duration>,
+    context: &Context,
+) -> Option<Strip> {
     let is_shown = |entry: &&HistoryEntry| entry.is_final() || entry.ended_at.is_none();
     let mut past: Vec<&HistoryEntry> = entries.iter().filter(is_shown).take(PAST).collect();
     past.reverse();
@@ -49,8 +53,8 @@ pub(crate) fn strip(entries: &[HistoryEntry], coming: &[Time], context: &Context
     if past.is_empty() && coming.is_empty() {
         return None;
     }
-    let longest = past.iter().filter_map(|entry| entry.duration()).max().unwrap_or_default();
-    let usual = usual(past.iter().copied());
+    let longest = past.iter().filter_map(|entry| entry.duration()).max().or(usual);
+    let longest = longest.unwrap_or_default();
     let mut bars = Vec::new();
     for (i, entry) in past.iter().enumerate() {
         let at = context.moment(entry.occurrence.scheduled_at);
@@ -119,7 +123,8 @@ mod tests {
             run(1, 20, Outcome::Succeeded),
         ];
         let coming = [at("2026-10-27T00:00:00Z")];
-        let strip = strip(&entries, &coming, &Context::of_test()).unwrap();
+        let strip = strip(&entries, &coming, Some(Duration::from_secs(20)), &Context::of_test());
+        let strip = strip.unwrap();
         let drawn: Vec<_> = strip.bars.iter().map(|bar| (bar.x, bar.height, bar.fill)).collect();
         assert_eq!(
             drawn,
@@ -132,6 +137,6 @@ mod tests {
 
     #[test]
     fn without_anything_there_is_no_strip() {
-        assert_eq!(strip(&[], &[], &Context::of_test()), None);
+        assert_eq!(strip(&[], &[], None, &Context::of_test()), None);
     }
 }

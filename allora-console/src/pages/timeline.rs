@@ -1,6 +1,10 @@
 //! The last and the next 24 hours of some jobs, and the starts of all of them, on one scale.
 
-use super::{Linked, counted, entry::usual, short};
+use super::{
+    Linked, counted,
+    hours::{Usual, median},
+    short,
+};
 use crate::{context::Context, look::look, overview::Overview, times::took, words::OVERDUE};
 use allora_core::{HistoryEntry, Schedule as _, Time, backend::JobState, stored::Definition};
 use chrono::TimeDelta;
@@ -86,13 +90,13 @@ pub(crate) fn begin(now: Time) -> Time {
     now - SPAN
 }
 
-/// The plot of these entries, the newest first, with a lane for each of these jobs of all. `is_whole`:
-/// the entries reach back to its beginning.
+/// The plot of these entries, the newest first, with a lane for each of these jobs of all, which usually
+/// take that long. `is_whole`: the entries reach back to its beginning.
 pub(crate) fn timeline(
     entries: &[HistoryEntry],
     is_whole: bool,
     overview: &Overview,
-    jobs: &[&JobState],
+    (jobs, usual): (&[&JobState], &Usual),
     context: &Context,
 ) -> Timeline {
     let now = context.now;
@@ -100,7 +104,10 @@ pub(crate) fn timeline(
         .iter()
         .take(LANES)
         .enumerate()
-        .map(|(i, job)| lane(job, TOP + LANE * place(i), entries, context))
+        .map(|(i, job)| {
+            let usual = usual.get(&job.name).and_then(median);
+            lane(job, TOP + LANE * place(i), entries, usual, context)
+        })
         .collect();
     let floor = TOP + LANE * place(lanes.len());
     let oldest = entries.last().map(|entry| entry.occurrence.scheduled_at);
@@ -242,17 +249,22 @@ fn outline(bars: impl Iterator<Item = (i64, i64, i64, i64)>) -> String {
 }
 
 /// The row of a job.
-fn lane(job: &JobState, y: i64, entries: &[HistoryEntry], context: &Context) -> Lane {
+fn lane(
+    job: &JobState,
+    y: i64,
+    entries: &[HistoryEntry],
+    usual: Option<Duration>,
+    context: &Context,
+) -> Lane {
     let now = context.now;
-    let own = || entries.iter().filter(|entry| entry.name == job.name);
-    let usual = usual(own());
+    let own = entries.iter().filter(|entry| entry.name == job.name);
     let active: Vec<HistoryEntry> = job.active_runs().collect();
     let is_shown = |entry: &&HistoryEntry| {
         let (from, until) = times(entry, now);
         let is_attempt = !entry.is_final() && entry.ended_at.is_some() && entry.attempt > 0;
         until >= begin(now) && from <= now && !is_attempt
     };
-    let past: Vec<&HistoryEntry> = own().chain(&active).filter(is_shown).collect();
+    let past: Vec<&HistoryEntry> = own.chain(&active).filter(is_shown).collect();
     let failed = past.iter().filter(|entry| entry.outcome.is_failure()).count();
     let mut blocks: Vec<Block> = past.iter().map(|entry| block(entry, y, context)).collect();
     blocks.extend(overdue(job, y, context));
@@ -393,7 +405,7 @@ fn coming(job: &JobState, now: Time) -> Vec<Time> {
 mod tests {
     use super::*;
     use crate::times::at;
-    use allora_core::Outcome;
+    use allora_core::{Outcome, stored::Spread};
 
     fn run(started: &str, ended: &str, outcome: Outcome) -> HistoryEntry {
         let mut run = HistoryEntry::new("nightly", 7, at(started).into(), outcome);
@@ -409,13 +421,16 @@ mod tests {
         job.next = Some(at("2026-10-26T06:00:00Z").into());
         let entries = [run("2026-10-25T17:12:07Z", "2026-10-25T20:12:07Z", Outcome::Succeeded)];
         let overview = Overview::of_test(vec![job.clone()], context.now);
-        let timeline = timeline(&entries, true, &overview, &[&job], &context);
+        let mut took = Spread::default();
+        took.add(Duration::from_secs(3 * 3_600));
+        let usual = Usual::from([("nightly".to_owned(), took)]);
+        let timeline = timeline(&entries, true, &overview, (&[&job], &usual), &context);
         let [lane] = &timeline.lanes[..] else { panic!("{timeline:?}") };
         let [block] = &lane.blocks[..] else { panic!("{lane:?}") };
         assert_eq!((block.x, block.width), (515, 1042 / 16));
         assert_eq!((block.fill, &*block.link), ("f-ok", "run?name=nightly&fence=7"));
         // The usual run takes three hours.
-        assert!(lane.coming.starts_with("M793 66h65v13h-65z"), "{}", lane.coming);
+        assert!(lane.coming.starts_with("M793 66h6"), "{}", lane.coming);
         for path in [&lane.coming, &timeline.ahead] {
             assert_eq!(path.matches('M').count(), 4, "{path}");
         }
@@ -431,7 +446,7 @@ mod tests {
         job.next = Some((context.now + TimeDelta::seconds(3)).into());
         let coming = coming(&job, context.now);
         assert_eq!(coming.len(), (86_400_usize - 3).div_ceil(7));
-        let lane = lane(&job, 66, &[], &context);
+        let lane = lane(&job, 66, &[], None, &context);
         assert_eq!(lane.coming.matches('M').count(), 1, "{}", lane.coming);
         let ahead = ahead([&job].into_iter(), context.now);
         assert_eq!(ahead.matches('M').count(), 96, "{ahead}");
@@ -452,7 +467,8 @@ mod tests {
     #[test]
     fn a_change_of_the_clocks_is_marked_in_the_zone_of_the_page() {
         let night = Context { now: at("2026-10-25T06:00:00Z"), ..Context::of_test() };
-        let timeline = timeline(&[], true, &Overview::default(), &[], &night);
+        let nothing = (&[][..], &Usual::new());
+        let timeline = timeline(&[], true, &Overview::default(), nothing, &night);
         let [change] = &timeline.changes[..] else { panic!("{timeline:?}") };
         assert_eq!(change.text, "clocks back 60 min, Europe/Rome");
         assert!(change.x < timeline.now);
@@ -509,7 +525,9 @@ mod tests {
     #[test]
     fn a_plot_that_lacks_its_beginning_says_so() {
         let entries = [run("2026-10-26T01:00:00Z", "2026-10-26T01:00:01Z", Outcome::Succeeded)];
-        let timeline = timeline(&entries, false, &Overview::default(), &[], &Context::of_test());
+        let nothing = (&[][..], &Usual::new());
+        let context = Context::of_test();
+        let timeline = timeline(&entries, false, &Overview::default(), nothing, &context);
         assert_eq!(timeline.gap, "The plot has no runs before Mon 26 Oct 02:00 CET.");
     }
 }

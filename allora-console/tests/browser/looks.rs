@@ -4,8 +4,9 @@ use crate::{Browser, LOOKS, Look, Served, console_of, weekend::Shop};
 use std::{env, fs, path::PathBuf};
 
 /// The pages worth looking at, each with the name of its picture.
-const PAGES: [(&str, &str); 22] = [
+const PAGES: [(&str, &str); 23] = [
     ("now", "/?zone=Europe/Rome"),
+    ("now-month", "/?days=30&zone=Europe/Rome"),
     ("jobs", "/jobs?zone=Europe/Rome"),
     ("jobs-next", "/jobs?sort=next&zone=Europe/Rome"),
     ("jobs-failing", "/jobs?state=failing&zone=Europe/Rome"),

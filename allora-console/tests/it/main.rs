@@ -6,6 +6,7 @@ mod actions;
 mod edit;
 mod events;
 mod guards;
+mod hours;
 mod limits;
 mod pages;
 

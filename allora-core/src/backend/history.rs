@@ -46,6 +46,9 @@ use std::{cmp::Reverse, fmt, str::FromStr, time::Duration};
 ///    `history::a_lost_run_that_succeeds_is_a_failure_no_more`,
 ///    `history::entries_older_than_the_age_are_removed`,
 ///    `history::pruning_leaves_an_active_run_and_its_end_is_an_entry`.
+/// 7. *What is removed is counted*, by the job and the [hour](crate::Schedules::hours). The engine of a
+///    [`RecordStore`](crate::store::RecordStore) does so. Cases:
+///    `history::entries_are_counted_by_the_hour_before_they_are_removed`.
 #[async_trait]
 pub trait History: Send + Sync {
     /// A page of the history, the newest entry first.

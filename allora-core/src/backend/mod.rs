@@ -229,7 +229,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Removes old tombstones, and history beyond its [limits](HistoryLimits). A scheduler sends it as
+    /// Removes old tombstones, and history beyond its [limits](HistoryLimits), after it has counted that
+    /// by the [hour](crate::Schedules::hours). A scheduler sends it as
     /// a request of its own, every ten seconds while it writes and once an hour, so that it delays and
     /// loses no reply. [`Schedules`](crate::Schedules) sends it after some deletions: each call removes
     /// at least ten tombstones, if there are so many. Default: nothing is removed.

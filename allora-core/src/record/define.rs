@@ -14,7 +14,7 @@ use crate::{
     },
     error::{Error, ErrorKind, Result},
     job::due_lease,
-    name::{NODE, check_free, check_name, is_key_record},
+    name::{HOURS, NODE, check_free, check_name, is_key_record},
     time::{Time, whole_millis},
 };
 use std::time::Duration;
@@ -191,12 +191,13 @@ impl Record {
             && self.paused.is_none()
     }
 
-    /// Becomes a tombstone. That of a node's record has no fence: no node ever has the id again, and
-    /// the store keeps the highest fence of the tombstones that it removes, below which the records of
-    /// an emptied store look deleted.
+    /// Becomes a tombstone. That of a node's record has no fence, and neither has that of a day's counts:
+    /// no node ever has the id again, no day returns, and the store keeps the highest fence of the
+    /// tombstones that it removes, below which the records of an emptied store look deleted.
     pub(super) fn bury(&mut self, name: &str, context: OpContext<'_>) {
         let bare = Self::new(Some(self), "", 0, None, context);
-        let fence = if name.starts_with(NODE) { 0 } else { bare.fence };
+        let never_returns = [NODE, HOURS].iter().any(|prefix| name.starts_with(prefix));
+        let fence = if never_returns { 0 } else { bare.fence };
         *self = Self { deleted_at: Some(whole_millis(context.now)), fence, ..bare };
     }
 

@@ -8,7 +8,8 @@
 use super::{
     RecordStore,
     batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot},
-    history,
+    history::prune_changes,
+    prune,
 };
 use crate::{
     backend::{
@@ -49,10 +50,10 @@ impl<S: RecordStore> Backend for S {
         let now = RecordStore::now(self, time).await?;
         let pruned = RecordStore::prune(self, now).await;
         if let Some(history) = self.history_store() {
-            history::prune(history, now).await?;
+            prune::prune(self, history, time, now).await?;
         }
         if let Some(changes) = self.change_store() {
-            history::prune_changes(changes, now).await?;
+            prune_changes(changes, now).await?;
         }
         pruned
     }

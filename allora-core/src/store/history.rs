@@ -1,4 +1,4 @@
-//! The history of a store, and its pruning: once for every store.
+//! The history of a store, and the progress of its pruning: once for every store.
 //!
 //! A job is trimmed after it has appended a tenth of its limit on this node, and all jobs whose entries
 //! are too old once in each thirtieth of the age. So claims and completions do not prune, and what
@@ -7,7 +7,7 @@
 
 use crate::{
     backend::{HistoryCursor, HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, Newest},
-    error::{ErrorKind, Result},
+    error::Result,
     record::{Change, HistoryBuffer},
     time::{Time, saturating_add},
 };
@@ -18,8 +18,8 @@ use std::{
     time::Duration,
 };
 
-/// The number of old entries that one request reads.
-const PAGE: usize = 500;
+/// The number of entries that one request reads.
+pub(super) const PAGE: usize = 500;
 
 /// The most jobs whose entries are counted. When there are more, all are counted from zero again, and
 /// their histories may grow until the age removes entries.
@@ -34,6 +34,12 @@ const SLACK: u64 = 10;
 
 /// The passes over what is too old, in each period of that age.
 const PASSES: u32 = 30;
+
+/// The time after which a job with new entries is counted, even if none is to be removed.
+const COUNT_EVERY: Duration = Duration::from_secs(3_600);
+
+/// The interval at which the counts of old days are removed.
+const FORGET: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The history of a [`RecordStore`](super::RecordStore): its pages, and the removal of old entries.
 ///
@@ -95,20 +101,34 @@ pub struct HistoryPruning {
 #[derive(Debug, Default)]
 struct Appended {
     /// By job, since its entries were removed last.
-    of_jobs: HashMap<String, u64>,
+    of_jobs: HashMap<String, New>,
     /// The jobs that may be beyond their limits.
     due: BTreeSet<String>,
     /// There were some. A process that writes no history leaves it to others.
     any: bool,
 }
 
-/// The pass over what is too old, which continues from call to call.
+/// The entries of one job that this process has written.
+#[derive(Clone, Copy, Debug)]
+struct New {
+    entries: u64,
+    /// Those among them that are counted by the hour.
+    counted: u64,
+}
+
+/// The passes over what is too old and over what is not counted, which continue from call to call.
 #[derive(Debug, Default)]
 struct Pass {
     /// The last entry that was looked at; `None` between two passes.
     below: Option<HistoryCursor>,
     /// The time of the next pass.
     next: Option<Time>,
+    /// The time at which the counts of old days are removed next.
+    forget_at: Option<Time>,
+    /// The jobs that are to be counted in this pass.
+    uncounted: Vec<(String, u64)>,
+    /// The time of the next one.
+    count_at: Option<Time>,
 }
 
 impl HistoryPruning {
@@ -149,8 +169,7 @@ impl HistoryPruning {
     /// Notes an entry of each of these jobs that was written. The engine does so after a commit; a
     /// store does so for what it writes by another way.
     pub fn appended<'a>(&self, jobs: impl IntoIterator<Item = &'a str>) {
-        let least = self.limits.per_job.min(self.limits.failures_per_job);
-        let slack = (least.unwrap_or_default() / SLACK).max(1);
+        let slack = self.slack();
         let mut jobs = jobs.into_iter().peekable();
         if jobs.peek().is_none() {
             return;
@@ -159,34 +178,65 @@ impl HistoryPruning {
         let Appended { of_jobs, due, any } = &mut *appended;
         *any = true;
         for name in jobs {
-            let entries = of_jobs.get(name).map_or(1, |entries| entries + 1);
+            let entries = of_jobs.get(name).map_or(1, |new| new.entries + 1);
             if entries >= slack {
                 of_jobs.remove(name);
                 due.insert(name.to_owned());
-            } else if let Some(counted) = of_jobs.get_mut(name) {
-                *counted = entries;
+            } else if let Some(new) = of_jobs.get_mut(name) {
+                new.entries = entries;
             } else {
                 if of_jobs.len() >= MOST_COUNTED {
                     of_jobs.clear();
                 }
-                of_jobs.insert(name.to_owned(), entries);
+                of_jobs.insert(name.to_owned(), New { entries, counted: 0 });
             }
         }
     }
 
+    /// The number of entries of a job after which it is trimmed.
+    pub(super) fn slack(&self) -> u64 {
+        let least = self.limits.per_job.min(self.limits.failures_per_job);
+        (least.unwrap_or_default() / SLACK).max(1)
+    }
+
     /// The jobs that may be beyond their limits.
-    fn due(&self) -> BTreeSet<String> {
+    pub(super) fn due(&self) -> BTreeSet<String> {
         locked(&self.appended).due.clone()
     }
 
-    fn trimmed(&self, name: &str) {
+    pub(super) fn trimmed(&self, name: &str) {
         let mut appended = locked(&self.appended);
         appended.due.remove(name);
         appended.of_jobs.remove(name);
     }
 
+    /// The next job to be counted by the hour, with the number of its entries. A pass begins an hour after
+    /// the last one, with the jobs that have new entries.
+    pub(super) fn uncounted(&self, now: Time) -> Option<(String, u64)> {
+        let mut pass = locked(&self.pass);
+        if pass.uncounted.is_empty() {
+            if now < *pass.count_at.get_or_insert(saturating_add(now, COUNT_EVERY)) {
+                return None;
+            }
+            pass.count_at = Some(saturating_add(now, COUNT_EVERY));
+            let appended = locked(&self.appended);
+            let new = appended.of_jobs.iter().filter(|(_, new)| new.counted < new.entries);
+            pass.uncounted = new.map(|(name, new)| (name.clone(), new.entries)).collect();
+            // In the order of their names, from the end.
+            pass.uncounted.sort_unstable_by(|one, other| other.cmp(one));
+        }
+        pass.uncounted.pop()
+    }
+
+    /// So many entries of the job are counted.
+    pub(super) fn counted(&self, name: &str, entries: u64) {
+        if let Some(new) = locked(&self.appended).of_jobs.get_mut(name) {
+            new.counted = entries.min(new.entries);
+        }
+    }
+
     /// The place at which the pass over old entries begins or goes on; `None` if it is not due.
-    fn place(&self, kept: &HistoryTrim, now: Time) -> Option<HistoryCursor> {
+    pub(super) fn place(&self, kept: &HistoryTrim, now: Time) -> Option<HistoryCursor> {
         let mut pass = locked(&self.pass);
         if pass.below.is_none() && pass.next.is_none_or(|next| next <= now) {
             let fence = kept.rest.from.max(kept.failures.from);
@@ -195,6 +245,26 @@ impl HistoryPruning {
             pass.next = Some(saturating_add(now, least / PASSES));
         }
         pass.below.clone()
+    }
+
+    /// The pass has looked at all entries down to this one; `None`: at all of them.
+    pub(super) fn passed(&self, last: Option<HistoryCursor>) {
+        locked(&self.pass).below = last;
+    }
+
+    /// `true` if this process has written entries. One that has not leaves the pruning to others.
+    pub(super) fn has_appended(&self) -> bool {
+        locked(&self.appended).any
+    }
+
+    /// `true` if the counts of old days are to be removed.
+    pub(super) fn forgets(&self, now: Time) -> bool {
+        locked(&self.pass).forget_at.is_none_or(|at| at <= now)
+    }
+
+    /// They were removed.
+    pub(super) fn forgot(&self, now: Time) {
+        locked(&self.pass).forget_at = Some(saturating_add(now, FORGET));
     }
 }
 
@@ -228,37 +298,6 @@ pub(super) async fn page(
     }
     found.truncate(query.limit);
     Ok(found)
-}
-
-/// Removes what is beyond the limits, job by job. If a call is dropped, the next one goes on where it was.
-/// The store may reject the removal for one job; the other jobs' entries are removed all the same.
-pub(super) async fn prune(history: &dyn HistoryStore, now: Time) -> Result {
-    let pruning = history.pruning();
-    if !locked(&pruning.appended).any {
-        return Ok(());
-    }
-    let kept = pruning.limits.at(now);
-    let mut rejected = Ok(());
-    for name in pruning.due() {
-        match history.trim_history(&name, kept).await {
-            Ok(()) => pruning.trimmed(&name),
-            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            Err(error) => rejected = Err(error),
-        }
-    }
-    while let Some(below) = pruning.place(&kept, now) {
-        let page = history.history_entries(HistoryQuery::new(PAGE).before(&below)).await?;
-        let is_old = |entry: &&HistoryEntry| entry.fence < kept.of(entry.outcome.is_failure()).from;
-        let names: BTreeSet<&str> = page.iter().filter(is_old).map(|entry| &*entry.name).collect();
-        for name in names {
-            match history.trim_history(name, kept).await {
-                Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-                trimmed => rejected = rejected.and(trimmed),
-            }
-        }
-        locked(&pruning.pass).below = page.last().map(HistoryEntry::cursor);
-    }
-    rejected
 }
 
 /// Removes the changes that are too old or too many, at first and then once an hour.

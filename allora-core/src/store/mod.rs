@@ -11,6 +11,8 @@ mod batch;
 mod engine;
 mod flags;
 mod history;
+mod hours;
+mod prune;
 mod queries;
 
 pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
@@ -129,7 +131,7 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// Removes tombstones ([`Record::deleted_at`]) that are older than
     /// [`TOMBSTONE`](crate::record::TOMBSTONE), some at each call: a call of its own, not a part of a
     /// batch. The highest fence of the removed tombstones stays, as [`Snapshot::min_fence`]. After it,
-    /// the engine prunes the history.
+    /// the engine prunes the history, and counts by the hour what it has not counted yet.
     ///
     /// Default: removes nothing.
     ///

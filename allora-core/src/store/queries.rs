@@ -12,7 +12,7 @@ use crate::{
         Page, Queries, Reply, TimeSource, scan_counts, scan_flagged,
     },
     error::Result,
-    name::is_internal,
+    name::{AFTER_HOURS, HOURS, is_internal},
     record::{Change, Record, due_claim, missing},
     time::{Time, saturating_add, whole_millis},
 };
@@ -62,7 +62,9 @@ impl<S: RecordStore> Queries for S {
             if count < limit || listed.len() - before == count {
                 return Ok(listed);
             }
-            after = last;
+            // There may be many of these: each job has one for each day.
+            let is_hours = |last: &String| !shows_internal && last.starts_with(HOURS);
+            after = last.map(|last| if is_hours(&last) { AFTER_HOURS.to_owned() } else { last });
         }
     }
 

@@ -46,6 +46,11 @@
 //! [`Schedules::counts`] says how many, for each kind, owner and tag as well, and [`Schedules::flagged`] or
 //! a list with a [`ScheduleState`] says which. The stores keep an index of these
 //! [flags](crate::backend::Flag), so neither reads the other jobs.
+//!
+//! # How long does it usually take?
+//! [`Schedules::hours`] has the outcomes, lateness and duration of each hour of the last 30 days, also of
+//! runs whose history entries have been removed. [`Schedules::hours_of`] has those of several jobs, and
+//! [`Schedules::hour_totals`] those of many jobs together.
 
 mod ahead;
 mod bulk;
@@ -57,6 +62,7 @@ mod errors;
 #[cfg(feature = "json")]
 mod export;
 mod history;
+mod hours;
 #[cfg(feature = "json")]
 mod json;
 mod list;
@@ -75,6 +81,7 @@ mod transfer;
 mod value;
 mod why;
 
+pub use crate::hours::{Hour, HourTotals, Spread};
 pub use ahead::ahead_until;
 pub use bulk::{Bulk, BulkReport};
 pub(crate) use calendars::{AT_ONCE, of_reply, record_of};

@@ -18,22 +18,22 @@ use std::{
     time::Duration,
 };
 
-fn at(seconds: i64) -> Time {
+pub(crate) fn at(seconds: i64) -> Time {
     from_millis(1_893_456_000_000 + seconds * 1_000).unwrap()
 }
 
-fn apply(store: &Memory, (name, seconds): (&str, i64), action: Action<'_>) -> Reply {
+pub(crate) fn apply(store: &Memory, (name, seconds): (&str, i64), action: Action<'_>) -> Reply {
     let operations = [Operation::new(name, action)];
     let batch = Batch::new("n", TimeSource::Fixed(at(seconds)), &operations);
     block_on(store.reschedule(batch)).unwrap().single().unwrap()
 }
 
 /// Runs the job once a second, so many times.
-fn run(store: &Memory, seconds: std::ops::Range<i64>) {
+pub(crate) fn run(store: &Memory, seconds: std::ops::Range<i64>) {
     run_job(store, "job", seconds);
 }
 
-fn run_job(store: &Memory, name: &str, seconds: std::ops::Range<i64>) {
+pub(crate) fn run_job(store: &Memory, name: &str, seconds: std::ops::Range<i64>) {
     let first = Some(at(seconds.start).into());
     let register = Action::Register { definition: "d", version: 0, first };
     apply(store, (name, seconds.start), register);
@@ -49,11 +49,11 @@ fn run_job(store: &Memory, name: &str, seconds: std::ops::Range<i64>) {
     }
 }
 
-fn entries(store: &Memory) -> usize {
+pub(crate) fn entries(store: &Memory) -> usize {
     block_on(store.history().unwrap().entries(HistoryQuery::new(10_000))).unwrap().len()
 }
 
-fn prune(store: &Memory, seconds: i64) {
+pub(crate) fn prune(store: &Memory, seconds: i64) {
     block_on(Backend::prune(store, TimeSource::Fixed(at(seconds)))).unwrap();
 }
 

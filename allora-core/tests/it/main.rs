@@ -5,6 +5,7 @@
 mod campaign;
 mod explain;
 mod history;
+mod hours;
 mod liveness;
 mod many_nodes;
 #[cfg(feature = "tokio")]

@@ -3,7 +3,7 @@
 //! It is made of samples. `ALLORA_WRITE_SCHEMA=1 cargo test -p allora-core --all-features schema`
 //! writes it again after a change.
 
-use super::{at, health, job, state};
+use super::{at, health, hour, job, state};
 use crate::{
     StoredSchedule,
     backend::{
@@ -48,6 +48,8 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("Counters", vec![json!(full.counters)]),
         ("JobState", vec![json!(full), json!(JobState::empty("b"))]),
         ("HistoryEntry", vec![json!(run), json!(range)]),
+        ("Spread", vec![json!(hour().lateness), json!(hour().duration)]),
+        ("Hour", vec![json!(hour())]),
         ("HistoryCursor", vec![json!(HistoryCursor { fence: 9, name: "a".to_owned() })]),
         ("Change", changes()),
         ("StoredSchedule", stored()),
