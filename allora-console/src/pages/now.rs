@@ -13,6 +13,7 @@ use crate::{
     context::Context,
     look::{Look, look},
     overview::Overview,
+    reader::Reader,
     shared::Shared,
     times::{Moment, about, span},
     words::{Word, number, short_nodes},
