@@ -1,11 +1,18 @@
 //! The console: its settings, and the router that they make.
 
 use crate::{
-    access::Decision, actions, assets, events, failure::Failure, headers, origin::Hosts, pages,
+    access::Decision, actions, assets, failure::Failure, headers, origin::Hosts, pages,
     shared::Shared,
 };
 use allora_core::{Handle, Schedules};
-use axum::{Router, http::request::Parts, middleware, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderMap, request::Parts},
+    middleware,
+    response::Response,
+    routing::get,
+};
 use std::{fmt, sync::Arc};
 
 /// The pages of a store, to be mounted in a service or served by a program.
@@ -95,7 +102,7 @@ impl Console {
             .route("/undo", get(actions::ask_undo).post(actions::undo))
             .route("/edit", get(actions::ask_edit).post(actions::edit))
             .route("/act", get(actions::ask_first).post(actions::act))
-            .route("/events", get(events::stream))
+            .route("/events", get(events))
             .method_not_allowed_fallback(async || Failure::no_method())
             .fallback(async || Failure::no_page())
             .layer(middleware::from_fn_with_state(shared.clone(), headers::readers_only))
@@ -110,6 +117,10 @@ impl Console {
             .layer(middleware::from_fn_with_state(shared, headers::own_only))
             .layer(middleware::from_fn(headers::strict))
     }
+}
+
+async fn events(State(shared): State<Arc<Shared>>, asked: HeaderMap) -> Response {
+    shared.events.answer(shared.handle.as_ref(), &asked)
 }
 
 impl fmt::Debug for Console {

@@ -3,13 +3,12 @@
 //! A hint names nothing, so a reader learns nothing from it that a page would hide. The page asks for itself again.
 //! While no page is open, the store is asked nothing.
 
-use crate::{failure::Failure, shared::Shared};
+use crate::failure::Failure;
 use allora_core::{
     ErrorKind, Handle, Runtime, Schedules, backend::Notification, stored::ChangeFilter,
 };
 use axum::{
     body::{Body, Bytes},
-    extract::State,
     http::{HeaderMap, HeaderName, header},
     response::{IntoResponse, Response},
 };
@@ -63,43 +62,25 @@ struct Streams {
     is_watched: bool,
 }
 
-pub(crate) async fn stream(State(shared): State<Arc<Shared>>, asked: HeaderMap) -> Response {
-    let Some(hints) = shared.events.join(shared.handle.as_ref()) else {
-        return Failure::too_many_streams().into_response();
-    };
-    let begin = if asked.contains_key("last-event-id") { AGAIN } else { BEGIN };
-    let text = text(begin, hints, shared.events.schedules.runtime().clone());
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        // nginx keeps back what is small, unless it is told not to.
-        (HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    (headers, Body::from_stream(text)).into_response()
-}
-
-/// The events of a stream, until its time is over.
-fn text(
-    begin: &'static str,
-    hints: mpsc::Receiver<()>,
-    runtime: Arc<dyn Runtime>,
-) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let end = runtime.now() + LONGEST;
-    let events = stream::unfold((hints, runtime), move |(mut hints, runtime)| async move {
-        let silence = runtime.sleep_until((runtime.now() + PING).min(end));
-        let event = match select(hints.next(), silence).await {
-            Either::Left((Some(()), _)) => HINT,
-            Either::Left((None, _)) => return None,
-            Either::Right(_) if runtime.now() >= end => return None,
-            Either::Right(_) => ": ping\n\n",
-        };
-        Some((event, (hints, runtime)))
-    });
-    stream::iter([begin]).chain(events).map(|event| Ok(Bytes::from_static(event.as_bytes())))
-}
-
 impl Events {
     pub(crate) fn new(schedules: Schedules) -> Self {
         Self { schedules, streams: Arc::default() }
+    }
+
+    /// A stream for a page that sends these headers. `handle`: the scheduler of this process, whose end it does not
+    /// outlive.
+    pub(crate) fn answer(&self, handle: Option<&Handle>, asked: &HeaderMap) -> Response {
+        let Some(hints) = self.join(handle) else {
+            return Failure::too_many_streams().into_response();
+        };
+        let begin = if asked.contains_key("last-event-id") { AGAIN } else { BEGIN };
+        let text = text(begin, hints, self.schedules.runtime().clone());
+        let headers = [
+            (header::CONTENT_TYPE, "text/event-stream"),
+            // nginx keeps back what is small, unless it is told not to.
+            (HeaderName::from_static("x-accel-buffering"), "no"),
+        ];
+        (headers, Body::from_stream(text)).into_response()
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
@@ -139,6 +120,26 @@ impl Events {
     fn end(&self) {
         self.streams().open.clear();
     }
+}
+
+/// The events of a stream, until its time is over.
+fn text(
+    begin: &'static str,
+    hints: mpsc::Receiver<()>,
+    runtime: Arc<dyn Runtime>,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let end = runtime.now() + LONGEST;
+    let events = stream::unfold((hints, runtime), move |(mut hints, runtime)| async move {
+        let silence = runtime.sleep_until((runtime.now() + PING).min(end));
+        let event = match select(hints.next(), silence).await {
+            Either::Left((Some(()), _)) => HINT,
+            Either::Left((None, _)) => return None,
+            Either::Right(_) if runtime.now() >= end => return None,
+            Either::Right(_) => ": ping\n\n",
+        };
+        Some((event, (hints, runtime)))
+    });
+    stream::iter([begin]).chain(events).map(|event| Ok(Bytes::from_static(event.as_bytes())))
 }
 
 /// Tells all streams when jobs have changed, for as long as there is one.
