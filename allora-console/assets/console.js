@@ -17,6 +17,7 @@
       || (selection && !selection.isCollapsed && part.contains(selection.anchorNode));
   };
   const stale = (why) => {
+    if (held) return;
     since = since || new Date();
     say('stale since ' + since.toTimeString().slice(0, 8) + ': ' + why);
   };
@@ -30,6 +31,7 @@
     ask.responseType = 'document';
     ask.timeout = 10000;
     ask.onload = () => {
+      if (held) return;
       if (ask.status !== 200 || !ask.response) { stale('status ' + ask.status); return; }
       for (const now of document.querySelectorAll('[data-live]')) {
         const next = ask.response.getElementById(now.id);
