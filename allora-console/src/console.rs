@@ -6,7 +6,7 @@ use crate::{
 };
 use allora_core::{Handle, Schedules};
 use axum::{
-    Router,
+    Extension, Router,
     extract::State,
     http::{HeaderMap, request::Parts},
     middleware,
@@ -90,7 +90,7 @@ impl Console {
     pub fn into_router(self) -> Router {
         let shared = Arc::new(self.shared);
         let pages = Router::new()
-            .route("/", get(pages::now::page))
+            .route("/", get(pages::now::page).layer(Extension(pages::now::Viewers::default())))
             .route("/jobs", get(pages::jobs::page))
             .route("/job", get(pages::job::page))
             .route("/runs", get(pages::runs::page))

@@ -12,7 +12,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 /// Nothing is loaded from elsewhere, nothing inline runs, no text becomes a script, and no other page
 /// may frame this one.
@@ -64,7 +64,7 @@ pub(crate) async fn readers_only(
     let answer = next.run(Request::from_parts(parts, body)).await;
     if is_change {
         // Its author sees it on the next page.
-        shared.now.forget();
+        shared.changes.fetch_add(1, Ordering::SeqCst);
     }
     answer
 }

@@ -1,16 +1,14 @@
 //! The values that all pages read.
 
 use crate::{
-    access::{Access, Decision, Limits},
+    access::{Access, Decision},
     events::Events,
-    kept::Kept,
     origin::Hosts,
-    pages::now,
     reader::{Reader, Redact},
 };
 use allora_core::{Handle, Runtime, Schedules};
 use axum::http::request::Parts;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 /// The closure that decides who reads.
 pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Decision + Send + Sync>;
@@ -20,8 +18,8 @@ pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Decision + Send + Sync>;
 pub(crate) struct Shared {
     /// Pages read through [`reader`](Self::reader).
     schedules: Schedules,
-    /// The facts of the page *Now*, by the limits of its readers and the days that it shows.
-    pub(crate) now: Kept<(Limits, i32), now::Facts>,
+    /// The number of changes by way of this console.
+    pub(crate) changes: Arc<AtomicU64>,
     pub(crate) events: Events,
     pub(crate) handle: Option<Handle>,
     /// `None`: nobody may read.
@@ -39,7 +37,7 @@ impl Shared {
         Self {
             events: Events::new(schedules.clone()),
             schedules,
-            now: Kept::default(),
+            changes: Arc::default(),
             handle: None,
             access: None,
             redact: None,

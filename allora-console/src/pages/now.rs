@@ -9,8 +9,10 @@ use super::{
     timeline::{LANES, Timeline, timeline},
 };
 use crate::{
+    access::Limits,
     ask::Ask,
     context::Context,
+    kept::Kept,
     look::{Look, look},
     overview::Overview,
     reader::Reader,
@@ -24,10 +26,10 @@ use allora_core::{
     time::since,
 };
 use askama::Template;
-use axum::extract::State;
+use axum::{Extension, extract::State};
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -105,11 +107,19 @@ pub(crate) struct Facts {
     usual: Usual,
 }
 
-pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
+/// The facts that all viewers share, by their limits and the days that they look at.
+pub(crate) type Viewers = Kept<(Limits, i32), Facts>;
+
+pub(crate) async fn page(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewers): Extension<Viewers>,
+    ask: Ask,
+) -> Answer {
     let days = Range::days(&ask.params)?;
     let (key, runtime) = ((ask.reader.access().limits(), days), shared.runtime());
     let facts = facts(&ask.reader, shared.handle.as_ref(), days);
-    let facts = shared.now.get(key, &**runtime, facts).await?;
+    let changes = shared.changes.load(Ordering::SeqCst);
+    let facts = viewers.get(key, changes, &**runtime, facts).await?;
     let context = ask.context(facts.now);
     let view = view(&facts.overview, (&facts.past, &facts.usual), &context);
     let head = Head::new(&shared, &ask, &context, ("", ""), view.heading.clone());

@@ -495,7 +495,8 @@ mod tests {
             let (_, zone) = text.rsplit_once(' ').unwrap();
             let zone = crate::times::Zone::named(zone).unwrap();
             let context = Context { now: at(now), zone, ..Context::of_test() };
-            let timeline = timeline(&[], true, &Overview::default(), (&[], &Usual::new()), &context);
+            let timeline =
+                timeline(&[], true, &Overview::default(), (&[], &Usual::new()), &context);
             let [change] = &timeline.changes[..] else { panic!("{text}: {timeline:?}") };
             assert_eq!(change.text, format!("clocks {text}"));
             assert_eq!(change.x, x(at(begins), at(now)), "{text}");
