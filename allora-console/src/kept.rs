@@ -1,7 +1,7 @@
 //! Facts that are read once for all viewers of a page.
 //!
 //! They are kept for [`TIMES`] times as long as their reading took: of a small store they are always new, and of a
-//! large one, any number of viewers costs the store a twentieth of its time at most.
+//! large one, any number of viewers costs the store a thirtieth of its time at most.
 
 use allora_core::{Result, Runtime};
 use futures::lock::Mutex as AsyncMutex;
@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-const TIMES: u32 = 20;
+const TIMES: u32 = 30;
 
 /// The most keys whose facts are kept.
 const MOST: usize = 64;
@@ -107,7 +107,7 @@ mod tests {
         sim.block_on(async {
             let both = futures::join!(get("all", 0), get("all", 0));
             assert_eq!(both, (0, 0), "they wait for the same facts");
-            node.sleep_until(node.now() + Duration::from_millis(1_999)).await;
+            node.sleep_until(node.now() + Duration::from_millis(2_999)).await;
             assert_eq!(get("all", 0).await, 0);
             assert_eq!(get("acme/", 0).await, 1);
             node.sleep_until(node.now() + Duration::from_millis(1)).await;

@@ -75,10 +75,10 @@ impl SqlBuilder {
     }
 
     /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
-    /// failures, and of its other entries; 0 keeps no history. Default: on PostgreSQL and MySQL
-    /// [`HistoryLimits::default`]; on SQLite the same
-    /// [without successes](HistoryLimits::without_successes), which would cost a whole worker a quarter of
-    /// its throughput. With a history, a batch of completions is a transaction of two statements. On
+    /// failures, and of its other entries; 0 keeps no history. Default: on PostgreSQL
+    /// [`HistoryLimits::default`]; on SQLite and MySQL the same
+    /// [without successes](HistoryLimits::without_successes), which would cost a whole worker a fifth to a
+    /// quarter of its throughput. With a history, a batch of completions is a transaction of two statements. On
     /// PostgreSQL it stays one statement, which also writes the entries.
     ///
     /// ```
@@ -210,8 +210,8 @@ impl SqlBuilder {
     ) -> Result<Sql> {
         let durability_warning = driver.inspect().await?;
         let limits = self.history.unwrap_or_else(|| match place.system() {
-            System::Sqlite => HistoryLimits::default().without_successes(),
-            System::Postgres | System::MySql => HistoryLimits::default(),
+            System::Sqlite | System::MySql => HistoryLimits::default().without_successes(),
+            System::Postgres => HistoryLimits::default(),
         });
         let history = HistoryPruning::new(limits, PER_JOB);
         let has_entries = history.is_on() && history.limits().successes;
