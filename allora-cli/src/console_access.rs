@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(decide(&doors, "10.0.0.1", &["ben", "eve"]), Decision::Refused);
         assert_eq!(decide(&doors, "10.0.0.1", &[]), Decision::Unknown);
         assert_eq!(decide(&doors, "10.0.0.2", &["ben"]), Decision::Unknown);
-        // What is read again counts at once, unless it is bad.
+        // A file that is read again is in force at once, unless it is bad.
         let guard = Guard { hosts: Vec::new(), allows_actions: false, doors: Arc::new(doors) };
         for (text, is_eve_known) in
             [("eve - read", true), ("eve - write", true), ("ben - read", false)]

@@ -30,8 +30,8 @@ const MOST: usize = 32;
 /// The longest silence of a stream, so that proxies keep it open.
 const PING: Duration = Duration::from_secs(15);
 
-/// The time after which a stream ends, and the browser asks for another one. A server that waits for its connections
-/// before it ends waits for so long, and a reader who may not read any more is told after it.
+/// The time after which a stream ends, and the browser asks for another one: a server that ends gracefully waits for its
+/// streams, and access that was withdrawn ends with them.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The time for which notifications are gathered.
@@ -77,7 +77,7 @@ impl Events {
         let text = text(begin, hints, self.schedules.runtime().clone());
         let headers = [
             (header::CONTENT_TYPE, "text/event-stream"),
-            // nginx keeps back what is small, unless it is told not to.
+            // Without it, nginx holds small answers back.
             (HeaderName::from_static("x-accel-buffering"), "no"),
         ];
         (headers, Body::from_stream(text)).into_response()
@@ -102,7 +102,7 @@ impl Events {
         Some(hints)
     }
 
-    /// `false` if there is no stream any more. The next one is then watched anew.
+    /// `false` without any stream: the next one begins a watch of its own.
     fn is_needed(&self) -> bool {
         let mut streams = self.streams();
         streams.open.retain(|one| !one.is_closed());
@@ -188,7 +188,7 @@ impl Watched {
         }
         let now = self.schedules.runtime().now();
         let is_time = self.subscribe_at.is_some_and(|at| at <= now);
-        // What was read before the subscription may have changed without a notification.
+        // Changes before the subscription had no notification.
         (is_time && self.subscribe(now).await) || self.look(now).await
     }
 

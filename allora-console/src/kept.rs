@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 const TIMES: u32 = 30;
@@ -22,14 +22,22 @@ pub(crate) struct Kept<K, T> {
     slots: Arc<Mutex<BTreeMap<K, Slot<T>>>>,
 }
 
-type Slot<T> = Arc<AsyncMutex<Option<(Until, Arc<T>)>>>;
+type Slot<T> = Arc<AsyncMutex<Option<Reading<T>>>>;
 
-/// The end of facts, and the number of changes before they were read.
-type Until = (Instant, u64);
+/// The last reading.
+struct Reading<T> {
+    facts: Result<Arc<T>>,
+    /// The number of changes before it began.
+    changes: u64,
+    ended: Instant,
+    /// The end of its facts.
+    until: Instant,
+}
 
 impl<K: Ord, T> Kept<K, T> {
-    /// The facts for this key: those that are kept, or new ones. Of several that wait for them, one reads.
-    /// `changes`: the number of changes by this console, since whoever makes one sees it at once.
+    /// The facts for this key: those that are kept, or new ones. Of several that wait for them, one reads, and all
+    /// have what it gets, an error as well: a store that does not answer is not asked by one after the other.
+    /// `changes`: the number of changes by way of this console; no facts are older than the last one.
     pub(crate) async fn get(
         &self,
         key: K,
@@ -37,20 +45,20 @@ impl<K: Ord, T> Kept<K, T> {
         runtime: &dyn Runtime,
         read: impl Future<Output = Result<T>>,
     ) -> Result<Arc<T>> {
-        let slot = self.slot(key);
-        let mut kept = slot.lock().await;
-        if let Some(((until, at), facts)) = &*kept
-            && *at == changes
-            && runtime.now() < *until
-        {
-            return Ok(facts.clone());
-        }
+        let (slot, asked) = (self.slot(key), runtime.now());
+        let mut last = slot.lock().await;
         let begin = runtime.now();
-        let facts = Arc::new(read.await?);
-        let end = runtime.now();
-        let until = end + end.saturating_duration_since(begin) * TIMES;
-        *kept = Some(((until, changes), facts.clone()));
-        Ok(facts)
+        let is_new = |last: &&Reading<T>| asked < last.ended || begin < last.until;
+        if let Some(last) = last.as_ref().filter(|last| last.changes == changes).filter(is_new) {
+            return last.facts.clone();
+        }
+        let facts = read.await.map(Arc::new);
+        let ended = runtime.now();
+        let took =
+            if facts.is_ok() { ended.saturating_duration_since(begin) } else { Duration::ZERO };
+        let until = ended + took * TIMES;
+        *last = Some(Reading { facts: facts.clone(), changes, ended, until });
+        facts
     }
 
     fn slot(&self, key: K) -> Slot<T> {
@@ -84,10 +92,8 @@ impl<K, T> fmt::Debug for Kept<K, T> {
 mod tests {
     use super::*;
     use allora::runtime::{Sim, SimNode};
-    use std::{
-        sync::atomic::{AtomicU64, Ordering},
-        time::Duration,
-    };
+    use allora_core::{Error, ErrorKind};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     /// Takes so long to read the next number.
     async fn next(node: &SimNode, counter: &AtomicU64, takes: Duration) -> Result<u64> {
@@ -114,6 +120,29 @@ mod tests {
             assert_eq!(get("all", 0).await, 2);
             assert_eq!(get("all", 1).await, 3, "something was changed");
             assert_eq!(get("all", 1).await, 3);
+        });
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_is_asked_once_for_all_who_wait() {
+        let (sim, asked) = (Sim::new(1), AtomicU64::new(0));
+        let (node, kept) = (sim.node(), Kept::<_, ()>::default());
+        let get = || {
+            let (kept, node, asked) = (&kept, &node, &asked);
+            kept.get("all", 0, node, async move {
+                asked.fetch_add(1, Ordering::SeqCst);
+                node.sleep_until(node.now() + Duration::from_secs(10)).await;
+                Err(Error::new(ErrorKind::Unavailable, "no answer"))
+            })
+        };
+        sim.block_on(async {
+            let begin = node.now();
+            let all = futures::future::join_all((0..10).map(|_| get())).await;
+            assert!(all.iter().all(Result::is_err));
+            assert_eq!(node.now() - begin, Duration::from_secs(10));
+            assert_eq!(asked.load(Ordering::SeqCst), 1);
+            assert!(get().await.is_err(), "whoever asks later asks anew");
+            assert_eq!(asked.load(Ordering::SeqCst), 2);
         });
     }
 }

@@ -608,7 +608,7 @@ impl Defect for CountsWhatSucceededAsLost {
     }
 }
 
-/// Keeps the successes that it is told to leave out.
+/// Keeps successes although the limits leave them out.
 pub(crate) struct KeepsSuccesses;
 impl Defect for KeepsSuccesses {
     fn leaves_successes_out() -> bool {

@@ -1,5 +1,5 @@
 //! The form of a definition: a job is changed by it, or added. It is checked, shown as the difference to what is stored,
-//! and then stored, unless somebody was faster.
+//! and then stored, unless the job has changed meanwhile.
 
 use super::{
     apply::{author, log_action},
@@ -400,7 +400,7 @@ impl Form {
         Wrong::new("name", &text)
     }
 
-    /// `true` if the store has it so already: its first copy has been sent before, or somebody had the same idea.
+    /// `true` if the store has it so already: by an earlier copy of this form, or by another one that says the same.
     fn is_stored(&self, facts: &Facts, definition: &Definition) -> bool {
         let (Some(state), Some(before)) = (&facts.state, &facts.definition) else { return false };
         state.kind == self.draft.kind
@@ -555,7 +555,7 @@ impl Form {
     }
 }
 
-/// The newest of these changes that the store has applied; `None` also if it keeps none.
+/// The newest of these changes that the store has applied; `None` also for a store without a record of changes.
 async fn last(reader: &Reader, name: &str, actions: &[ChangeAction]) -> Option<Change> {
     let filter = ChangeFilter::default().name(name).actions(actions);
     let page = reader.changes(filter, None, 10).await.ok()?;

@@ -61,7 +61,8 @@ pub struct HistoryLimits {
     pub changes: Option<u64>,
     /// `true`: attempts that succeeded have entries. `false`: only what failed, was tried again, released
     /// or cancelled, what was not run, and runs that were triggered, since somebody may wait for them; then
-    /// other successes cost no more than without a history. Of connections with different values, each leaves out its own successes. Default: `true`.
+    /// other successes cost no more than without a history. Each connection decides about the ends of runs
+    /// that it writes. Default: `true`.
     pub successes: bool,
 }
 

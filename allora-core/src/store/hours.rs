@@ -61,7 +61,8 @@ pub(super) async fn count<S: RecordStore>(
         }
     }
     let busy = format!("{name:?}: other nodes counted its history first {ATTEMPTS} times");
-    Err(Error::new(ErrorKind::Unavailable, busy).op("prune"))
+    // Not `Unavailable`, which would keep the other jobs from being pruned.
+    Err(Error::new(ErrorKind::Other, busy).op("prune"))
 }
 
 /// Removes the counts of the days that are too old.
