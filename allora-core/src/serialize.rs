@@ -180,6 +180,7 @@ object!(NodeInfo as info {
     is_stopping => {},
     version,
     kinds => { kinds: kinds.iter().map(Pattern::to_string).collect::<Vec<_>>() },
+    kinds_change => {},
     labels,
     needed_labels,
     is_complete,
