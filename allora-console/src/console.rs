@@ -1,7 +1,7 @@
-//! The console: its settings, and the router that they make.
+//! The console and the HTTP API: their settings, and the router that they make.
 
 use crate::{
-    access::Decision, actions, assets, failure::Failure, headers, origin::Hosts, pages,
+    access::Decision, actions, api, assets, failure::Failure, headers, origin::Hosts, pages,
     shared::Shared,
 };
 use allora_core::{Handle, Schedules};
@@ -11,7 +11,7 @@ use axum::{
     http::{HeaderMap, request::Parts},
     middleware,
     response::Response,
-    routing::get,
+    routing::{any, get},
 };
 use std::{fmt, sync::Arc};
 
@@ -86,41 +86,61 @@ impl Console {
         self
     }
 
-    /// The router with all pages. Mount it with `nest_service`, or serve it.
+    /// With `false`, the router has the HTTP API alone, below `/v1`. Default: `true`, pages as well.
+    #[must_use]
+    pub fn pages(mut self, pages: bool) -> Self {
+        self.shared.has_pages = pages;
+        self
+    }
+
+    /// The router with all pages, and the HTTP API below `/v1`. Mount it with `nest_service`, or serve it.
     pub fn into_router(self) -> Router {
         let shared = Arc::new(self.shared);
-        let pages = Router::new()
-            .route("/", get(pages::now::page).layer(Extension(pages::now::Viewers::default())))
-            .route("/jobs", get(pages::jobs::page))
-            .route("/job", get(pages::job::page))
-            .route("/runs", get(pages::runs::page))
-            .route("/run", get(pages::run::page))
-            .route("/nodes", get(pages::nodes::page))
-            .route("/schedule", get(pages::schedule::page))
-            .route("/many", get(actions::ask_many).post(actions::act_on_many))
-            .route("/audit", get(pages::audit::page))
-            .route("/undo", get(actions::ask_undo).post(actions::undo))
-            .route("/edit", get(actions::ask_edit).post(actions::edit))
-            .route("/act", get(actions::ask_first).post(actions::act))
-            .route("/events", get(events))
-            .method_not_allowed_fallback(async || Failure::no_method())
-            .fallback(async || Failure::no_page())
-            .layer(middleware::from_fn_with_state(shared.clone(), headers::readers_only))
-            .layer(middleware::from_fn(headers::with_slash))
-            .with_state(shared.clone());
-        Router::new()
-            .route("/console.css", get(assets::style))
-            .route("/console.js", get(assets::script))
-            .route("/icon.svg", get(assets::icon))
-            .route("/robots.txt", get(assets::robots))
-            .merge(pages)
-            .layer(middleware::from_fn_with_state(shared, headers::own_only))
-            .layer(middleware::from_fn(headers::strict))
+        let api = Router::new()
+            .route("/v1", any(api::answer))
+            .route("/v1/", any(api::answer))
+            .route("/v1/{*path}", any(api::answer));
+        let all = match shared.has_pages {
+            true => pages_of(&shared).merge(api.with_state(shared)),
+            false => api.fallback(api::answer).with_state(shared),
+        };
+        all.layer(middleware::from_fn(headers::strict))
     }
 }
 
-async fn events(State(shared): State<Arc<Shared>>, asked: HeaderMap) -> Response {
-    shared.events.answer(shared.handle.as_ref(), &asked)
+/// The pages, and the files that they load.
+fn pages_of(shared: &Arc<Shared>) -> Router {
+    let pages = Router::new()
+        .route("/", get(pages::now::page).layer(Extension(pages::now::Viewers::default())))
+        .route("/jobs", get(pages::jobs::page))
+        .route("/job", get(pages::job::page))
+        .route("/runs", get(pages::runs::page))
+        .route("/run", get(pages::run::page))
+        .route("/nodes", get(pages::nodes::page))
+        .route("/schedule", get(pages::schedule::page))
+        .route("/many", get(actions::ask_many).post(actions::act_on_many))
+        .route("/audit", get(pages::audit::page))
+        .route("/undo", get(actions::ask_undo).post(actions::undo))
+        .route("/edit", get(actions::ask_edit).post(actions::edit))
+        .route("/act", get(actions::ask_first).post(actions::act))
+        .route("/events", get(events))
+        .method_not_allowed_fallback(async || Failure::no_method())
+        .fallback(async || Failure::no_page())
+        .layer(middleware::from_fn_with_state(shared.clone(), headers::readers_only))
+        .layer(middleware::from_fn(headers::with_slash))
+        .with_state(shared.clone());
+    Router::new()
+        .route("/console.css", get(assets::style))
+        .route("/console.js", get(assets::script))
+        .route("/icon.svg", get(assets::icon))
+        .route("/robots.txt", get(assets::robots))
+        .merge(pages)
+        .layer(middleware::from_fn_with_state(shared.clone(), headers::own_only))
+}
+
+async fn events(State(shared): State<Arc<Shared>>, asked: HeaderMap) -> Result<Response, Failure> {
+    let stream = shared.events.answer(shared.handle.as_ref(), &asked);
+    stream.ok_or_else(Failure::too_many_streams)
 }
 
 impl fmt::Debug for Console {

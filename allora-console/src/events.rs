@@ -3,7 +3,6 @@
 //! A hint names nothing, so a reader learns nothing from it that a page would hide. The page asks for itself again.
 //! While no page is open, the store is asked nothing.
 
-use crate::failure::Failure;
 use allora_core::{
     ErrorKind, Handle, Runtime, Schedules, backend::Notification, stored::ChangeFilter,
 };
@@ -68,11 +67,9 @@ impl Events {
     }
 
     /// A stream for a page that sends these headers. `handle`: the scheduler of this process, whose end it does not
-    /// outlive.
-    pub(crate) fn answer(&self, handle: Option<&Handle>, asked: &HeaderMap) -> Response {
-        let Some(hints) = self.join(handle) else {
-            return Failure::too_many_streams().into_response();
-        };
+    /// outlive. `None`: there are as many streams as may be.
+    pub(crate) fn answer(&self, handle: Option<&Handle>, asked: &HeaderMap) -> Option<Response> {
+        let hints = self.join(handle)?;
         let begin = if asked.contains_key("last-event-id") { AGAIN } else { BEGIN };
         let text = text(begin, hints, self.schedules.runtime().clone());
         let headers = [
@@ -80,7 +77,7 @@ impl Events {
             // Without it, nginx holds small answers back.
             (HeaderName::from_static("x-accel-buffering"), "no"),
         ];
-        (headers, Body::from_stream(text)).into_response()
+        Some((headers, Body::from_stream(text)).into_response())
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {

@@ -7,10 +7,12 @@
 
 mod access;
 mod actions;
+mod api;
 mod ask;
 mod assets;
 mod console;
 mod context;
+mod entries;
 mod events;
 mod failure;
 mod headers;

@@ -4,6 +4,8 @@
 use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
 use std::net::IpAddr;
 
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// The hosts whose names lead here, besides this machine's own. A page of another name could read the console: the
 /// name's owner makes it lead here after the page has been loaded (DNS rebinding).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +61,6 @@ fn name_of(host: &str) -> &str {
 /// Browsers say where a request comes from: in `Sec-Fetch-Site`, which they leave away only without TLS, and in
 /// `Origin`. A program has neither, and shows a token that no browser adds by itself.
 pub(crate) fn is_own(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
-    const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     if [Method::GET, Method::HEAD].contains(method) {
         return true;
     }
@@ -73,6 +74,21 @@ pub(crate) fn is_own(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     }
     let shown = one(headers, &header::AUTHORIZATION).flatten();
     shown.and_then(|shown| shown.get(..7)).is_some_and(|word| word.eq_ignore_ascii_case("bearer "))
+}
+
+/// `true` if the request is from no page of another site, although it shows no token that proves it: it says nothing of
+/// where it comes from, and browsers ask before they send such a one for a foreign page (CORS preflight). They do so for
+/// every method but these three, and for every media type but those of forms.
+pub(crate) fn is_of_program(method: &Method, headers: &HeaderMap) -> bool {
+    const OF_FORMS: [&str; 3] =
+        ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
+    if headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(header::ORIGIN) {
+        return false;
+    }
+    let media = one(headers, &header::CONTENT_TYPE).flatten();
+    let media = media.map(|media| media.split(';').next().unwrap_or_default().trim());
+    ![Method::GET, Method::HEAD, Method::POST].contains(method)
+        || media.is_some_and(|media| !OF_FORMS.iter().any(|own| own.eq_ignore_ascii_case(media)))
 }
 
 #[cfg(test)]
@@ -138,5 +154,25 @@ mod tests {
         for method in [Method::OPTIONS, Method::DELETE, Method::PUT] {
             assert!(!is_own(&method, &Uri::from_static("/"), &HeaderMap::new()), "{method}");
         }
+    }
+    #[test]
+    fn a_program_is_known_by_what_no_browser_sends_for_a_foreign_page() {
+        let is =
+            |method, all: &[(&'static str, &'static str)]| is_of_program(&method, &headers(all));
+        let json = ("content-type", "application/json; charset=utf-8");
+        assert!(is(Method::POST, &[json]) && is(Method::DELETE, &[]) && is(Method::PATCH, &[]));
+        assert!(!is(Method::POST, &[]));
+        for form in ["text/plain", "Text/Plain;charset=utf-8", "multipart/form-data; boundary=x"] {
+            assert!(!is(Method::POST, &[("content-type", form)]), "{form}");
+        }
+        for (name, value) in [("origin", "https://ops.example"), ("sec-fetch-site", "cross-site")] {
+            assert!(
+                !is(Method::POST, &[json, (name, value)]) && !is(Method::PUT, &[(name, value)])
+            );
+        }
+        assert!(!is(
+            Method::POST,
+            &[("content-type", "application/json"), ("content-type", "text/plain")]
+        ));
     }
 }

@@ -5,10 +5,12 @@
 
 use crate::access::Access;
 use allora_core::{
-    ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
-    NodeInfo, Outcome, Result, Schedules, Time,
+    ActiveCondition, ConcurrencyKey, Condition, Error, ErrorKind, Handle, Health, HistoryEntry,
+    HistoryQuery, KeyHolder, NodeInfo, Outcome, Result, Schedules, Time,
     backend::{Author, Count, Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
+    check_name,
     record::{Change, ChangeResult},
+    schedule::Calendar,
     stored::{
         Bulk, BulkReport, ChangeFilter, ChangePage, Definition, Fact, Filter, Hour, HourTotals,
         Why, WhyCode,
@@ -38,6 +40,8 @@ pub(crate) struct Reader {
     schedules: Schedules,
     access: Access,
     redact: Option<Redact>,
+    /// The way by which the reader makes changes.
+    via: &'static str,
 }
 
 /// A page of the history, without the entries that the reader may not see.
@@ -52,16 +56,29 @@ pub(crate) struct Entries {
 
 impl Reader {
     pub(crate) fn new(schedules: Schedules, access: Access, redact: Option<Redact>) -> Self {
-        Self { schedules, access, redact }
+        Self { schedules, access, redact, via: "console" }
+    }
+
+    /// The way by which the reader makes changes.
+    pub(crate) fn way(&self) -> &'static str {
+        self.via
+    }
+
+    /// The same reader, by another way than the pages.
+    pub(crate) fn via(self, via: &'static str) -> Self {
+        Self { via, ..self }
     }
 
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
 
-    /// The whole store, for actions alone: pages read through this type.
-    pub(crate) fn whole_store(&self) -> &Schedules {
-        &self.schedules
+    /// The whole store, for changes alone, which are this reader's, with this note: everything else is read through
+    /// this type. A service may call its readers by anything, and the record of changes wants a name.
+    pub(crate) fn whole_store(&self, note: &str) -> Schedules {
+        let who = self.access.who();
+        let actor = if check_name(who).is_ok() { who } else { "a reader" };
+        self.schedules.clone().by(Author::new(actor).via(self.via).note(note))
     }
 
     pub(crate) async fn store_now(&self) -> Result<Time> {
@@ -194,14 +211,14 @@ impl Reader {
         Ok(names)
     }
 
-    /// As [`Schedules::bulk`], by this author.
+    /// As [`Schedules::bulk`], with this note.
     pub(crate) async fn bulk(
         &self,
-        author: Author,
+        note: &str,
         filter: Filter<'_>,
         change: Bulk<'_>,
     ) -> Result<BulkReport> {
-        let schedules = self.schedules.clone().by(author);
+        let schedules = self.whole_store(note);
         let mut report = BulkReport::default();
         for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
             let done = schedules.bulk(part(filter, prefix, kind), change).await?;
@@ -276,9 +293,14 @@ impl Reader {
     }
 
     /// A page of the history; its limit counts the entries that are read.
-    pub(crate) async fn history(&self, query: HistoryQuery<'_>) -> Result<Entries> {
+    pub(crate) async fn history(&self, mut query: HistoryQuery<'_>) -> Result<Entries> {
         if query.name.is_some_and(|name| !self.access.may_name(name)) {
             return Ok(Entries::default());
+        }
+        match self.access.parts(query.prefix, query.kind)[..] {
+            [] => return Ok(Entries::default()),
+            [(prefix, kind)] => (query.prefix, query.kind) = (prefix, kind),
+            _ => {}
         }
         let limit = query.limit;
         let all = self.schedules.history(query).await?;
@@ -384,6 +406,86 @@ impl Reader {
         self.schedules.next(&state.name, n).await
     }
 
+    /// The concurrency keys after this one, each with its record, and the key behind which the next page begins. With
+    /// a limit, those that jobs of the reader hold or wait for, with these jobs alone.
+    pub(crate) async fn keys(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<(String, JobState)>, Option<String>)> {
+        let record = |key: &str| ConcurrencyKey::new(key, 1).record().to_string();
+        let (prefix, mut after) = (record(""), after.map(record));
+        let key = |state: &JobState| state.name[prefix.len()..].to_owned();
+        let mut own = Vec::new();
+        loop {
+            let filter = Filter::default().prefix(&prefix);
+            let records = self.schedules.list(filter, after.as_deref(), limit).await?;
+            let is_last = records.len() < limit;
+            after = records.last().map(|last| last.name.clone());
+            let shown = |state: JobState| Some((key(&state), self.shown_key(state)?));
+            own.extend(records.into_iter().filter_map(shown));
+            if is_last || own.len() >= limit {
+                return Ok(first(own, limit));
+            }
+        }
+    }
+
+    /// The record of a concurrency key, as of [`keys`](Self::keys).
+    pub(crate) async fn key(&self, key: &str) -> Result<JobState> {
+        let record = self.schedules.get(&ConcurrencyKey::new(key, 1).record()).await;
+        let none = || {
+            let text = format!("no job holds the concurrency key {key:?}, or waits for it");
+            Error::new(ErrorKind::NotFound, text)
+        };
+        match record {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(none()),
+            record => self.shown_key(record?).ok_or_else(none),
+        }
+    }
+
+    /// `None` if the reader may not see any of its jobs.
+    fn shown_key(&self, mut record: JobState) -> Option<JobState> {
+        if self.access.is_limited() {
+            let may_see = |job: &str| self.may_name_any_kind(job);
+            record.leases.retain(|lease| may_see(&KeyHolder::of(lease).job));
+            record.waiters.retain(|waiter| may_see(&waiter.job));
+            if record.leases.is_empty() && record.waiters.is_empty() {
+                return None;
+            }
+        }
+        Some(record)
+    }
+
+    /// The calendars after this one, and the one behind which the next page begins.
+    pub(crate) async fn calendars(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<(String, Result<Calendar>)>, Option<String>)> {
+        let (mut own, mut after) = (Vec::new(), after.map(str::to_owned));
+        loop {
+            let calendars = self.schedules.calendars(after.as_deref(), limit).await?;
+            let is_last = calendars.len() < limit;
+            after = calendars.last().map(|(name, _)| name.clone());
+            own.extend(calendars.into_iter().filter(|(name, _)| self.access.may_name(name)));
+            if is_last || own.len() >= limit {
+                return Ok(first(own, limit));
+            }
+        }
+    }
+
+    pub(crate) async fn calendar(&self, name: &str) -> Result<Calendar> {
+        self.schedules.calendar(name).await
+    }
+
+    /// The jobs of the reader that use a calendar, the first `limit`.
+    pub(crate) async fn calendar_users(&self, name: &str, limit: usize) -> Result<Vec<String>> {
+        let limit = if self.access.is_limited() { usize::MAX } else { limit };
+        let mut users = self.schedules.calendar_users(name, limit).await?;
+        users.retain(|user| self.access.may_name(user));
+        Ok(users)
+    }
+
     /// The nodes. What they report names jobs, so a limit hides it.
     pub(crate) async fn nodes(&self) -> Result<Vec<NodeInfo>> {
         let mut nodes = self.schedules.nodes().await?;
@@ -467,7 +569,7 @@ impl Reader {
     }
 
     /// A job without its secrets.
-    fn shown(&self, mut state: JobState) -> JobState {
+    pub(crate) fn shown(&self, mut state: JobState) -> JobState {
         let Some(redact) = &self.redact else { return state };
         let name = state.name.clone();
         if let Ok(text) = std::str::from_utf8(&state.data) {
@@ -531,6 +633,14 @@ fn part<'a>(filter: Filter<'a>, prefix: &'a str, kind: Option<&'a str>) -> Filte
     let mut part = filter.prefix(prefix);
     part.kind = kind;
     part
+}
+
+/// The first of these, and the name behind which the others begin: one of the reader's, since it stands in a link.
+fn first<T>(mut own: Vec<(String, T)>, limit: usize) -> (Vec<(String, T)>, Option<String>) {
+    let is_full = own.len() >= limit;
+    own.truncate(limit);
+    let next = own.last().filter(|_| is_full).map(|(name, _)| name.clone());
+    (own, next)
 }
 
 /// As of a job that does not exist.

@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     /// `None`: any host.
     pub(crate) hosts: Option<Hosts>,
     pub(crate) allows_actions: bool,
+    /// `false`: the API alone.
+    pub(crate) has_pages: bool,
     /// The name in the head of the pages.
     pub(crate) title: String,
 }
@@ -43,6 +45,7 @@ impl Shared {
             redact: None,
             hosts: None,
             allows_actions: false,
+            has_pages: true,
             title: "allora".to_owned(),
         }
     }

@@ -58,6 +58,8 @@ pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
 pub use scheduler::{Handle, Next, Scheduler, SchedulerBuilder, Stopped};
+#[cfg(feature = "json")]
+pub use serialize::JSON_SCHEMA;
 pub use stored::{Schedules, StoredSchedule};
 pub use time::Time;
 pub use trace::with_traceparent;

@@ -28,7 +28,9 @@ use std::{
 pub(crate) struct Payload {
     pub(crate) kind: Arc<str>,
     pub(crate) data: Arc<[u8]>,
-    /// The handler of the kind, if this node limits its runs.
+    /// The place of the handler among those of the node.
+    pub(crate) handler: usize,
+    /// The limit of the handler, if this node limits its runs.
     pub(crate) limited: Option<usize>,
 }
 
@@ -276,7 +278,12 @@ impl Run {
         self.inner.node.clone()
     }
 
-    /// The handler of its kind, if this node limits its runs.
+    /// The place of the handler of its kind among those of the node; `None` for a job in code.
+    pub(crate) fn handler(&self) -> Option<usize> {
+        Some(self.inner.payload.as_ref()?.handler)
+    }
+
+    /// The limit of the handler of its kind, if this node limits its runs.
     pub(crate) fn limited(&self) -> Option<usize> {
         self.inner.payload.as_ref()?.limited
     }

@@ -21,6 +21,13 @@ use crate::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
+/// The schema of the values that are `Serialize`, by their names: JSON Schema, draft 2020-12.
+///
+/// ```json
+#[doc = include_str!("json.schema.json")]
+/// ```
+pub const JSON_SCHEMA: &str = include_str!("json.schema.json");
+
 /// Implements `Serialize` as an object of all fields, in this order: a field that is not named does not
 /// compile. `=>`: the entries in the place of a field.
 macro_rules! object {
@@ -180,6 +187,7 @@ object!(NodeInfo as info {
     is_stopping => {},
     version,
     kinds => { kinds: kinds.iter().map(Pattern::to_string).collect::<Vec<_>>() },
+    kinds_change => {},
     labels,
     needed_labels,
     is_complete,

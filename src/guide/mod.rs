@@ -20,9 +20,6 @@ pub mod backup {}
 #[doc = include_str!("choosing_a_store.md")]
 pub mod choosing_a_store {}
 #[doc = include_str!("json.md")]
-#[doc = "```json"]
-#[doc = include_str!("json.schema.json")]
-#[doc = "```"]
 pub mod json {}
 #[doc = include_str!("jobs.md")]
 pub mod jobs {}

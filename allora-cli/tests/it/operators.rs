@@ -378,8 +378,7 @@ fn fields(schema: &Value, object: &str) -> Vec<String> {
 
 #[test]
 fn the_json_is_that_of_the_guide() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/guide/json.schema.json");
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(allora_core::JSON_SCHEMA).unwrap();
     let site = Site::new("@every 1s true\n");
     let daemon = site.start();
     patiently("it has run", || !json(&site, &["history", "-n", "1"]).is_empty());

@@ -1,15 +1,17 @@
-//! The one function through which every action on one job goes but its edit, and what all actions have in common:
-//! their author and their line in the log.
+//! The one function through which every change of one job goes, from a page or from the API, and what all changes have
+//! in common: their author and their line in the log.
 
-use super::{facts::Facts, verb::Verb};
 use crate::{reader::Reader, times::machine};
 use allora_core::{
-    Error, ErrorKind, Occurrence, Result, Time, backend::Author, check_name, stored::Gap,
+    Error, Occurrence, Result, StoredSchedule, Time,
+    backend::{JobState, Triggered},
+    record,
+    stored::Gap,
 };
 use tracing::info;
 
-/// An action with its values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A change of a job, with its values.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Act {
     /// Up to this time, or until it is resumed.
     Pause(Option<Time>),
@@ -25,44 +27,80 @@ pub(crate) enum Act {
     Backfill(Time, Time),
     Reset,
     Delete,
+    Add(Box<StoredSchedule>),
+    /// With the generation that it was made from.
+    Edit(Box<StoredSchedule>),
+    /// Takes back this change.
+    Undo(Box<record::Change>),
 }
 
-/// An action on a job, with the reason that its actor gives.
-#[derive(Clone, Debug)]
-pub(crate) struct Change<'a> {
-    pub(crate) verb: Verb,
-    pub(crate) act: Act,
-    /// One line; may be empty.
-    pub(crate) note: &'a str,
+impl Act {
+    /// Its word in the log.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Pause(_) => "pause",
+            Self::Resume(_) => "resume",
+            Self::Skip(_) => "skip",
+            Self::Trigger(_) => "trigger",
+            Self::Cancel(_) => "cancel",
+            Self::Rerun(_) => "rerun",
+            Self::Dismiss(_) => "dismiss",
+            Self::Backfill(..) => "backfill",
+            Self::Reset => "reset",
+            Self::Delete => "delete",
+            Self::Add(_) => "add",
+            Self::Edit(_) => "edit",
+            Self::Undo(_) => "undo",
+        }
+    }
 }
 
-/// Does it, and returns the number of runs that it is about, where there is one. The facts show that the reader may
-/// see the job.
+/// The result of a change.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// The job after it.
+    Job(Box<JobState>),
+    /// The number of runs that it is about, if they were counted.
+    Runs(Option<usize>),
+    Triggered(Box<Triggered>),
+    Filled(Vec<Occurrence>),
+    Deleted,
+}
+
+impl Done {
+    /// The number of runs that it is about, where there is one.
+    pub(crate) fn runs(&self) -> Option<usize> {
+        match self {
+            Self::Runs(runs) => *runs,
+            Self::Filled(filled) => Some(filled.len()),
+            _ => None,
+        }
+    }
+}
+
+impl From<JobState> for Done {
+    fn from(state: JobState) -> Self {
+        Self::Job(Box::new(state))
+    }
+}
+
+/// Makes a change of this job with the reason that its actor gives: one line, which may be empty. The caller has made
+/// sure that the reader may see the job.
 ///
 /// # Errors
-/// As the call of [`Schedules`](allora_core::Schedules) that does it.
-pub(crate) async fn apply(
-    reader: &Reader,
-    facts: &Facts,
-    change: &Change<'_>,
-) -> Result<Option<usize>> {
-    let name = facts.state.name.as_str();
-    let result = done(reader, name, change).await;
-    log_action(
-        change.verb.word(),
-        name,
-        (reader.access().who(), change.note),
-        result.as_ref().err(),
-    );
+/// As the call of [`Schedules`](allora_core::Schedules) that makes it.
+pub(crate) async fn apply(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Done> {
+    let result = done(reader, name, act, note).await;
+    log_action(act.word(), name, (reader, note), result.as_ref().err());
     result
 }
 
-/// Logs an action on this job, or on these jobs, by its actor and with the note. The texts are strings, which every
+/// Logs a change of this job, or of these jobs, by its actor and with the note. The texts are strings, which every
 /// subscriber quotes: no name and no note makes a line of its own.
-pub(super) fn log_action(
+pub(crate) fn log_action(
     action: &str,
     job: &str,
-    (actor, note): (&str, &str),
+    (reader, note): (&Reader, &str),
     error: Option<&Error>,
 ) {
     let error = error.map(ToString::to_string);
@@ -70,52 +108,45 @@ pub(super) fn log_action(
         target: "allora",
         action,
         job,
-        actor,
+        actor = reader.access().who(),
         note,
         error = error.as_deref(),
-        "an action of the console"
+        "an action by way of the {}",
+        reader.way(),
     );
 }
 
-async fn done(reader: &Reader, name: &str, change: &Change<'_>) -> Result<Option<usize>> {
-    let store = reader.whole_store().clone().by(author(reader.access().who(), change.note));
-    match &change.act {
+async fn done(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Done> {
+    let store = reader.whole_store(note);
+    Ok(match act {
         Act::Pause(until) => {
-            let note = signed(reader.access().who(), change.note);
+            let note = signed(reader.access().who(), note);
             match until {
-                None => store.pause(name, &note).await?,
-                Some(until) => store.pause_until(name, *until, &note).await?,
-            };
+                None => store.pause(name, &note).await?.into(),
+                Some(until) => store.pause_until(name, *until, &note).await?.into(),
+            }
         }
-        Act::Resume(gap) => _ = store.resume(name, *gap).await?,
+        Act::Resume(gap) => store.resume(name, *gap).await?.into(),
         Act::Skip(n) => {
             let skipped = store.skip_next(name, *n).await?;
             let count = skipped.map_or(Some(0), |left_out| left_out.count);
-            return Ok(count.and_then(|count| usize::try_from(count).ok()));
+            Done::Runs(count.and_then(|count| usize::try_from(count).ok()))
         }
-        Act::Trigger(id) => _ = store.trigger(name, id).await?,
-        Act::Cancel(None) => return store.cancel(name).await.map(Some),
-        Act::Cancel(Some(id)) => return store.cancel_trigger(name, id).await.map(Some),
-        Act::Rerun(occurrence) => _ = store.rerun(name, occurrence).await?,
-        Act::Dismiss(occurrence) => _ = store.dismiss(name, occurrence).await?,
-        Act::Backfill(from, until) => {
-            return Ok(Some(store.backfill(name, *from, *until).await?.len()));
+        Act::Trigger(id) => Done::Triggered(Box::new(store.trigger(name, id).await?)),
+        Act::Cancel(None) => Done::Runs(Some(store.cancel(name).await?)),
+        Act::Cancel(Some(id)) => Done::Runs(Some(store.cancel_trigger(name, id).await?)),
+        Act::Rerun(occurrence) => store.rerun(name, occurrence).await?.into(),
+        Act::Dismiss(occurrence) => store.dismiss(name, occurrence).await?.into(),
+        Act::Backfill(from, until) => Done::Filled(store.backfill(name, *from, *until).await?),
+        Act::Reset => store.reset(name).await?.into(),
+        Act::Delete => {
+            store.delete(name).await?;
+            Done::Deleted
         }
-        Act::Reset => _ = store.reset(name).await?,
-        Act::Delete => match store.delete(name).await {
-            // It is gone, as was asked for.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            deleted => deleted?,
-        },
-    }
-    Ok(None)
-}
-
-/// The author in the record of changes. A service may call its readers by anything, and the record wants a
-/// name.
-pub(super) fn author(who: &str, note: &str) -> Author {
-    let actor = if check_name(who).is_ok() { who } else { "a reader" };
-    Author::new(actor).via("console").note(note)
+        Act::Add(stored) => store.add(stored).await?.into(),
+        Act::Edit(stored) => store.modify(stored).await?.into(),
+        Act::Undo(change) => store.undo(change).await?.into(),
+    })
 }
 
 /// The id of a trigger that its form proposes: a second click triggers nothing.

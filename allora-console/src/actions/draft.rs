@@ -13,6 +13,7 @@ use allora_core::{
     schedule::{Field, ParseError},
     stored::Definition,
 };
+use serde_json::{Map, Value};
 use std::{error::Error as _, ops::Range};
 
 /// Key, label, example and default.
@@ -31,7 +32,7 @@ const FIRST: [Part; 2] = [
 
 /// A definition as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Draft {
+pub(crate) struct Draft {
     pub(super) name: String,
     pub(super) kind: String,
     /// By the order of [`parts`].
@@ -42,12 +43,12 @@ pub(super) struct Draft {
 
 /// A field that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
-    pub(super) key: &'static str,
+pub(crate) struct Wrong {
+    pub(crate) key: &'static str,
     /// The defect, and the text to write instead.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// The text before, at and behind the place.
-    pub(super) marked: Option<[String; 3]>,
+    pub(crate) marked: Option<[String; 3]>,
 }
 
 impl Wrong {
@@ -77,6 +78,30 @@ impl Draft {
             values: split(&text),
             data: None,
         }
+    }
+
+    /// That of a stored schedule as an object, whose values have their types.
+    pub(crate) fn of_object(object: &Map<String, Value>) -> Self {
+        let given = |key: &str| object.get(&key.replace('-', "_")).or_else(|| object.get(key));
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            Value::Array(words) => {
+                words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+            }
+            other => other.to_string(),
+        };
+        let mut draft = Self::new();
+        let is_at_most_once = given("at-most-once") == Some(&Value::Bool(true));
+        for ((key, ..), own) in parts().zip(&mut draft.values) {
+            match given(key) {
+                Some(value) => *own = text(value),
+                None if is_at_most_once => own.clear(),
+                None => {}
+            }
+        }
+        let exact = |key: &str| given(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (draft.name, draft.kind) = (exact("name"), exact("kind"));
+        draft
     }
 
     /// Takes over from this job what was not changed since the form was made from one of this kind and definition.
@@ -122,7 +147,7 @@ impl Draft {
     ///
     /// # Errors
     /// The field that is wrong.
-    pub(super) fn definition(&self) -> Result<Definition, Wrong> {
+    pub(crate) fn definition(&self) -> Result<Definition, Wrong> {
         let (text, places) = self.text();
         Definition::parse(&self.name, &text).map_err(|error| self.wrong(&error, &places))
     }

@@ -2,7 +2,7 @@
 //! and then stored, unless the job has changed meanwhile.
 
 use super::{
-    apply::{author, log_action},
+    apply::{Act, apply},
     draft::{Draft, Wrong},
     form::check_note,
     page::{NOT_TRIED, PERHAPS_DONE, allowed, answered, failed, sent_up_to},
@@ -420,15 +420,12 @@ impl Form {
             Some(zone) => stored.in_zone(zone),
             None => stored,
         };
-        let who = ask.reader.access().who();
-        let store = ask.reader.whole_store().clone().by(author(who, &self.note));
         let generation = self.seen.rsplit_once('.').and_then(|(_, number)| number.parse().ok());
-        let (word, result) = match self.is_new() {
-            true => ("add", store.add(&stored).await),
-            false => ("edit", store.modify(&stored.read_at(generation.unwrap_or(-1))).await),
+        let act = match self.is_new() {
+            true => Act::Add(Box::new(stored)),
+            false => Act::Edit(Box::new(stored.read_at(generation.unwrap_or(-1)))),
         };
-        log_action(word, name, (who, &self.note), result.as_ref().err());
-        let Err(error) = result else {
+        let Err(error) = apply(&ask.reader, name, &act, &self.note).await else {
             return Ok(Answer::Done(self.sequence(&ask.reader).await));
         };
         let back = match error.kind() {

@@ -1,7 +1,7 @@
 //! One action on all jobs of a filter: asked for, the page is a dry run; sent with the number of jobs, it does it.
 
 use super::{
-    apply::{author, log_action, new_id, signed},
+    apply::{log_action, new_id, signed},
     form::check_note,
     page::{allowed, sent},
     verb::Verb,
@@ -200,10 +200,9 @@ impl Many {
 
     async fn apply(&self, ask: &Ask) -> Result<BulkReport> {
         let filter = self.asked.filter_of_many().unwrap_or_default();
-        let who = ask.reader.access().who();
-        let note = signed(who, &self.note);
-        let done = ask.reader.bulk(author(who, &self.note), filter, self.change(&note)).await;
-        let of = (who, self.note.as_str());
+        let note = signed(ask.reader.access().who(), &self.note);
+        let done = ask.reader.bulk(&self.note, filter, self.change(&note)).await;
+        let of = (&ask.reader, self.note.as_str());
         log_action(self.verb.word(), &self.which(), of, done.as_ref().err());
         done
     }

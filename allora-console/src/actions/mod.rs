@@ -16,6 +16,7 @@ mod undo;
 mod verb;
 
 pub(crate) use done::{Done, done};
+pub(crate) use draft::{Draft, Wrong};
 pub(crate) use edit::{act as edit, ask_first as ask_edit};
 pub(crate) use many::{act as act_on_many, ask_first as ask_many, many_buttons};
 pub(crate) use page::{act, ask_first};

@@ -1,7 +1,7 @@
 //! The page of an action: asked for, it shows what the action will do; sent, it does it.
 
 use super::{
-    apply::{Change, apply, new_id, signed},
+    apply::{apply, new_id, signed},
     facts::Facts,
     form::Form,
     preview::{Preview, preview, seen},
@@ -124,16 +124,20 @@ pub(crate) async fn act(
             Back { status: StatusCode::CONFLICT, message: message.into(), facts: Some(facts) };
         return render(&shared, &ask, form, back);
     }
-    let change = match form.act(&facts, &context) {
-        Ok(act) => Change { verb: form.verb, act, note: &form.note },
+    let act = match form.act(&facts, &context) {
+        Ok(act) => act,
         Err(message) => {
             let back =
                 Back { status: StatusCode::UNPROCESSABLE_ENTITY, message, facts: Some(facts) };
             return render(&shared, &ask, form, back);
         }
     };
-    match apply(&ask.reader, &facts, &change).await {
-        Ok(number) => Ok(leave(&form, number, &context)),
+    match apply(&ask.reader, &form.name, &act, &form.note).await {
+        Ok(done) => Ok(leave(&form, done.runs(), &context)),
+        // It is gone, as was asked for.
+        Err(error) if form.verb == Verb::Delete && error.kind() == ErrorKind::NotFound => {
+            Ok(leave(&form, None, &context))
+        }
         Err(error) => {
             let back = Back::of(&error, form.verb, Some(facts));
             render(&shared, &ask, form, back)

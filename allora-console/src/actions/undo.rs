@@ -1,7 +1,7 @@
 //! The page that takes back a change: asked for, it shows the change; sent, it does it.
 
 use super::{
-    apply::{author, log_action},
+    apply::{Act, apply},
     form::check_note,
     page::{allowed, sent},
     verb::Verb,
@@ -72,14 +72,13 @@ pub(crate) async fn undo(
 ) -> Result<Response, Failure> {
     let ask = sent(&shared, ask, request).await?;
     let change = find(&shared, &ask, &ask.params).await?;
-    let (who, note) = (ask.reader.access().who(), ask.params.get("note"));
+    let note = ask.params.get("note");
     // As that of a resumption, which needs none.
     check_note(Verb::Resume, note).map_err(Failure::not_undone)?;
-    let undone = ask.reader.whole_store().clone().by(author(who, note)).undo(&change).await;
-    log_action("undo", &change.name, (who, note), undone.as_ref().err());
-    match undone {
+    let (name, at) = (change.name.clone(), change.at);
+    match apply(&ask.reader, &name, &Act::Undo(Box::new(change)), note).await {
         Ok(_) => {
-            let link = list(&ask.context(change.at), &change.name);
+            let link = list(&ask.context(at), &name);
             Ok((StatusCode::SEE_OTHER, [(header::LOCATION, link)]).into_response())
         }
         Err(error) if error.kind() == ErrorKind::Unavailable => Err(error.into()),

@@ -91,10 +91,10 @@ const MOST: usize = 10_000;
 
 /// The jobs of a page.
 #[derive(Debug, Default)]
-struct Found {
-    jobs: Vec<(JobState, Vec<Word>)>,
+pub(crate) struct Found {
+    pub(crate) jobs: Vec<(JobState, Vec<Word>)>,
     /// The name after which the next page begins.
-    next: Option<String>,
+    pub(crate) next: Option<String>,
     /// The number of jobs that were read, if the search ended before the list did.
     gave_up_at: Option<usize>,
     /// The last 24 hours of the jobs, by name.
@@ -106,7 +106,8 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
     let asked = Asked::read(&ask.params)?;
     let now = ask.reader.store_now().await?;
     let context = ask.context(now);
-    let mut found = find(&ask.reader, &asked, now).await?;
+    let rows = if asked.is_by_due { BY_DUE } else { ROWS };
+    let mut found = find(&ask.reader, &asked, rows, now).await?;
     found.days = days(&ask.reader, &found.jobs, now).await?;
     found.lacks_successes = ask.reader.lacks_successes();
     let view = view(asked, found, &context);
@@ -125,17 +126,18 @@ async fn days(
     Ok(hours.into_iter().filter_map(|(name, hours)| Some((name, day(&hours, from)?))).collect())
 }
 
-async fn find(reader: &Reader, asked: &Asked, now: Time) -> Result<Found> {
+/// The jobs of the filter with all their states, at most so many.
+pub(crate) async fn find(reader: &Reader, asked: &Asked, rows: usize, now: Time) -> Result<Found> {
     let nodes = reader.nodes().await?;
     if asked.is_by_due {
-        let jobs = reader.list_by_due(asked.filter(), BY_DUE).await?;
+        let jobs = reader.list_by_due(asked.filter(), rows).await?;
         let busy = reader.waiting_for_keys(&jobs, now).await?;
         return Ok(Found { jobs: selected(jobs, asked, &nodes, &busy, now), ..Found::default() });
     }
     let mut found = Found::default();
     let mut after = Some(asked.after.clone()).filter(|after| !after.is_empty());
     let mut flag = asked.state.and_then(Word::flag);
-    let size = if asked.state.is_some() { PAGE } else { ROWS + 1 };
+    let size = if asked.state.is_some() { PAGE } else { rows + 1 };
     let mut read = 0;
     loop {
         let (jobs, is_last) = match flag {
@@ -160,8 +162,8 @@ async fn find(reader: &Reader, asked: &Asked, now: Time) -> Result<Found> {
         read += jobs.len();
         let busy = reader.waiting_for_keys(&jobs, now).await?;
         found.jobs.extend(selected(jobs, asked, &nodes, &busy, now));
-        if found.jobs.len() > ROWS {
-            found.jobs.truncate(ROWS);
+        if found.jobs.len() > rows {
+            found.jobs.truncate(rows);
             found.next = found.jobs.last().map(|(job, _)| job.name.clone());
             return Ok(found);
         }

@@ -147,8 +147,8 @@ pub struct KeyHolder {
 }
 
 impl KeyHolder {
-    /// The holder of this lease of a key.
-    pub(crate) fn of(lease: &Lease) -> Self {
+    /// The holder of this lease, which is one of the record of a concurrency key.
+    pub fn of(lease: &Lease) -> Self {
         Self { job: job_of(lease).to_owned(), node: lease.node.clone(), since: lease.started_at }
     }
 }

@@ -26,6 +26,8 @@ pub struct NodeInfo {
     pub version: Option<String>,
     /// The kinds of stored schedules that it handles.
     pub kinds: Vec<Pattern>,
+    /// They change while the node runs, so that the record may be behind.
+    pub(crate) kinds_change: bool,
     /// Its labels ([`SchedulerBuilder::node_labels`](crate::SchedulerBuilder::node_labels)).
     pub labels: Vec<String>,
     /// The labels that its program needs on some node

@@ -61,6 +61,9 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
     if !(whole && info.is_complete) {
         push(&mut text, "more", "yes");
     }
+    if info.kinds_change {
+        push(&mut text, "kinds-change", "yes");
+    }
     keeps(&mut text, info);
     let settings: Vec<String> =
         info.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -102,6 +105,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
         node: node.to_owned(),
         version: None,
         kinds: Vec::new(),
+        kinds_change: false,
         labels: Vec::new(),
         needed_labels: Vec::new(),
         is_complete: true,
@@ -142,6 +146,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
             "label" => info.labels.push(value),
             "needs" => info.needed_labels.push(value),
             "stopping" => info.is_stopping = true,
+            "kinds-change" => info.kinds_change = true,
             "more" => info.is_complete = false,
             "kept" => info.kept_names = hashes(&value)?,
             "keeps" => info.kept_prefixes.push(value),
@@ -245,6 +250,7 @@ mod tests {
                 Pattern::labelled("command", ["gpu", "big"]),
                 Pattern::labelled("http@v2", [""; 0]),
             ],
+            kinds_change: true,
             labels: vec!["gpu".into(), "a=b".into()],
             needed_labels: vec!["tape".into()],
             concurrency: 7,

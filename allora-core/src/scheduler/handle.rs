@@ -13,6 +13,7 @@ use crate::{
     health::{Health, JobStatus},
     job::{CheckedSchedule, IntoJob, is_past},
     name::check_name,
+    pattern::Pattern,
     registry::{NodeInfo, ProgramReport},
     stored::{Gap, Schedules},
     time::Time,
@@ -161,6 +162,40 @@ impl Handle {
         self.node.shared().report = report;
         let conditions = conditions.into_iter().map(|what| Condition::ProgramReport { what });
         self.node.set_conditions(Code::ProgramReport, conditions);
+    }
+
+    /// Makes the handler of this id ([`named_handler`](super::SchedulerBuilder::named_handler)) run
+    /// stored schedules of these kinds alone, from now on; none: it claims nothing. Kinds that no other
+    /// handler of this node has are left to other nodes.
+    ///
+    /// From then on this node sends no claim of a removed kind. What an earlier claim brings is released,
+    /// without counting an attempt, unless the code of its run has begun; active runs continue. The other
+    /// nodes, and the reports about kinds that no node handles, learn of it with the next write of this
+    /// node's record ([`heartbeat`](super::SchedulerBuilder::heartbeat)).
+    ///
+    /// # Errors
+    /// `NotFound` if no handler has this id. `Invalid` for a kind that is no name, or that a handler
+    /// which was declared before runs. Then nothing is changed.
+    pub fn set_kinds<K: Into<Pattern>>(
+        &self,
+        id: &str,
+        kinds: impl IntoIterator<Item = K>,
+    ) -> Result {
+        let kinds = kinds.into_iter().map(Into::into).collect();
+        self.node.set_kinds(id, kinds).map_err(|error| error.op("set_kinds"))
+    }
+
+    /// Sets the largest number of simultaneous runs of the handler of this id, active runs included. If
+    /// it is lower than their number, they continue, and nothing is claimed until enough of them have
+    /// ended. 0: nothing is claimed. A claim that was sent before may still bring a run.
+    ///
+    /// A search follows at once only where the limit was 0, or kept something due from its run. So the
+    /// call may be frequent.
+    ///
+    /// # Errors
+    /// `NotFound` if no handler has this id; `Invalid` if it was declared without a limit.
+    pub fn set_kind_limit(&self, id: &str, runs: usize) -> Result {
+        self.node.set_kind_limit(id, runs).map_err(|error| error.op("set_kind_limit"))
     }
 
     /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace

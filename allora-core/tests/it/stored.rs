@@ -7,6 +7,7 @@ mod client;
 mod concurrent;
 mod control;
 mod files;
+mod kinds;
 mod pauses;
 mod routing;
 mod why;

@@ -50,8 +50,8 @@ impl Node {
         }
     }
 
-    /// Lets a run's code begin; `None` if it may not: the scheduler stops, or the run's lease may
-    /// have ended.
+    /// Lets a run's code begin; `None` if it may not: the scheduler stops, the handler is not for
+    /// its kind any more, or the run's lease may have ended.
     pub(in crate::scheduler) fn begin(
         &self,
         id: RunId,
@@ -59,9 +59,10 @@ impl Node {
         late: Duration,
     ) -> Option<(Span, Timeout)> {
         let now = self.runtime.now();
+        let handles = self.handles(run);
         let timeout = {
             let mut shared = self.shared();
-            let may_begin = shared.stop == Stop::No && !run.is_cancelled();
+            let may_begin = handles && shared.stop == Stop::No && !run.is_cancelled();
             let active = shared.active.get_mut(id).filter(|_| may_begin)?;
             if now >= active.timers.cancel_at {
                 return None;

@@ -10,7 +10,6 @@ use crate::{
         StoreStatus,
     },
     job::Placement,
-    pattern::Pattern,
     scheduler::node::{Node, Stop},
 };
 use std::{
@@ -115,26 +114,29 @@ impl Node {
     /// The state of this node, from what its parts have published.
     pub(in crate::scheduler) fn health(&self) -> Health {
         let mono = self.runtime.now();
-        let (at, age, is_stopping, capacity, kind_capacity, jobs) =
-            {
-                let shared = self.shared();
-                let capacity = CapacityStatus {
-                    limit: self.config.concurrency,
-                    used: shared.running,
-                    reserved: [Placement::OneNode, Placement::EveryNode]
-                        .map(|one| shared.claiming[one])
-                        .iter()
-                        .sum(),
-                };
-                let limits = self.router.limits().iter().zip(&shared.running_kinds);
-                let of_kind = |((pattern, limit), used): (&(Pattern, usize), &usize)| {
-                    KindCapacity { kinds: pattern.to_string(), limit: *limit, used: *used }
-                };
-                let kind_capacity: Vec<_> = limits.map(of_kind).collect();
-                let age = shared.clock_is_known.then(|| shared.clock.age(mono));
-                let is_stopping = shared.stop != Stop::No;
-                (shared.clock.now(mono), age, is_stopping, capacity, kind_capacity, shared.jobs())
+        let router = self.router();
+        let (at, age, is_stopping, capacity, kind_capacity, jobs) = {
+            let shared = self.shared();
+            let capacity = CapacityStatus {
+                limit: self.config.concurrency,
+                used: shared.running,
+                reserved: [Placement::OneNode, Placement::EveryNode]
+                    .map(|one| shared.claiming[one])
+                    .iter()
+                    .sum(),
             };
+            let limits = shared.kind_limits.iter().zip(&shared.running_kinds);
+            let limits = router.limited_kinds().zip(limits);
+            let of_kind = |(kinds, (limit, used)): (String, (&usize, &usize))| KindCapacity {
+                kinds,
+                limit: *limit,
+                used: *used,
+            };
+            let kind_capacity: Vec<_> = limits.map(of_kind).collect();
+            let age = shared.clock_is_known.then(|| shared.clock.age(mono));
+            let is_stopping = shared.stop != Stop::No;
+            (shared.clock.now(mono), age, is_stopping, capacity, kind_capacity, shared.jobs())
+        };
         let (conditions, is_subscribed, clock_offset_ms, unresolved_claims, fleet) = {
             let seen = self.board.seen();
             // The values are copied without the lock.

@@ -226,11 +226,12 @@ impl Registry {
             let state = (shared.running, shared.stop);
             (node.now(&shared), state, shared.shared_jobs(), names, needed, report)
         };
-        let orphans = self.retention.orphans();
+        let (orphans, router) = (self.retention.orphans(), node.router());
         NodeInfo {
             node: node.id.to_string(),
             version: node.config.build_version.clone(),
-            kinds: node.router.patterns().cloned().collect(),
+            kinds: router.patterns().cloned().collect(),
+            kinds_change: router.can_change(),
             labels: node.config.labels.clone(),
             needed_labels,
             is_complete: true,

@@ -1,4 +1,4 @@
-//! The schema of the objects, as the guide `json` has it, compared with the objects themselves.
+//! The schema of the objects, as `JSON_SCHEMA` has it, compared with the objects themselves.
 //!
 //! It is made of samples. `ALLORA_WRITE_SCHEMA=1 cargo test -p allora-core --all-features schema`
 //! writes it again after a change.
@@ -20,7 +20,7 @@ use chrono::DateTime;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, fs, time::Duration};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/guide/json.schema.json");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/json.schema.json");
 
 /// Objects with all their parts, and with as few as possible; those that others refer to come first.
 fn samples() -> Vec<(&'static str, Vec<Value>)> {
@@ -238,7 +238,7 @@ fn text() -> String {
 }
 
 #[test]
-fn the_schema_in_the_guide_is_that_of_the_objects() {
+fn the_schema_is_that_of_the_objects() {
     let text = text();
     serde_json::from_str::<Value>(&text).unwrap();
     if std::env::var_os("ALLORA_WRITE_SCHEMA").is_some() {

@@ -1,0 +1,50 @@
+//! The objects of the API that the library does not have: pages, and jobs with their states.
+
+use crate::{
+    reader::Reader,
+    words::{Around, Word, words},
+};
+use allora_core::{NodeInfo, Result, Time, backend::JobState, record::Change};
+use serde::Serialize;
+use serde_json::{Value, json, to_value};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A page of a list, with the token of the next one.
+pub(crate) fn page(items: impl Serialize, next: Option<String>) -> Value {
+    json!({ "items": items, "next": next })
+}
+
+/// A job, with its states in words.
+pub(crate) fn job(state: &JobState, states: &[Word]) -> Value {
+    let mut object = to_value(state).unwrap_or_default();
+    object["states"] = states.iter().map(|word| word.text()).collect();
+    object
+}
+
+/// The states of a job that the reader has been given.
+pub(crate) async fn states(reader: &Reader, state: &JobState, now: Time) -> Result<Vec<Word>> {
+    let is_orphaned = NodeInfo::is_orphan(&reader.nodes().await?, state);
+    let waiting = reader.waiting_for_keys(std::slice::from_ref(state), now).await?;
+    Ok(words(state, Around { is_orphaned, is_key_busy: !waiting.is_empty() }, now))
+}
+
+/// The mark of what a caller sees of a job: another one after each change, and not after an extension of a lease.
+pub(crate) fn tag(state: &JobState) -> String {
+    let mut object = to_value(state).unwrap_or_default();
+    object["version"].take();
+    for lease in object["leases"].as_array_mut().into_iter().flatten() {
+        lease["until"].take();
+    }
+    let mut hasher = DefaultHasher::new();
+    object.to_string().hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// A change, with what the reader may see of the job before and after.
+pub(crate) fn change(reader: &Reader, change: &Change) -> Value {
+    let mut object = to_value(change).unwrap_or_default();
+    for (side, state) in [("before", change.state_before()), ("after", change.state_after())] {
+        object[side] = json!(state.map(|state| reader.shown(state)));
+    }
+    object
+}
