@@ -144,6 +144,11 @@ impl Access {
         self.prefixes.is_some() || self.kinds.is_some()
     }
 
+    /// `true` if jobs do not exist for this reader because of their names.
+    pub(crate) fn has_prefixes(&self) -> bool {
+        self.prefixes.is_some()
+    }
+
     /// `true` if some kinds do not exist for this reader.
     pub(crate) fn has_kinds(&self) -> bool {
         self.kinds.is_some()

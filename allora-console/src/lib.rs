@@ -15,6 +15,7 @@ mod context;
 mod entries;
 mod events;
 mod failure;
+mod gateway;
 mod headers;
 mod kept;
 mod links;
@@ -32,5 +33,6 @@ mod words;
 
 pub use access::{Access, Decision, Scope};
 pub use console::Console;
+pub use gateway::Gateway;
 #[cfg(feature = "tokens")]
 pub use tokens::{NewToken, TokenLine, Tokens};

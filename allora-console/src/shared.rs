@@ -3,6 +3,7 @@
 use crate::{
     access::{Access, Decision},
     events::Events,
+    gateway::Gateway,
     origin::Hosts,
     reader::{Reader, Redact},
 };
@@ -22,6 +23,7 @@ pub(crate) struct Shared {
     pub(crate) changes: Arc<AtomicU64>,
     pub(crate) events: Events,
     pub(crate) handle: Option<Handle>,
+    pub(crate) gateway: Option<Gateway>,
     /// `None`: nobody may read.
     pub(crate) access: Option<Decide>,
     pub(crate) redact: Option<Redact>,
@@ -41,6 +43,7 @@ impl Shared {
             schedules,
             changes: Arc::default(),
             handle: None,
+            gateway: None,
             access: None,
             redact: None,
             hosts: None,
@@ -52,6 +55,11 @@ impl Shared {
 
     pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
         self.schedules.runtime()
+    }
+
+    /// The whole store, for workers: they are limited by kinds.
+    pub(crate) fn schedules(&self) -> &Schedules {
+        &self.schedules
     }
 
     /// The store as this reader may see it.

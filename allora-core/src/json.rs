@@ -1,7 +1,15 @@
 //! The parts of JSON objects that serde does not derive: the data of schedules, and instants.
 
-use crate::{schedule::parse_instant, time::Time};
+use crate::{run::Run, schedule::parse_instant, time::Time};
 use serde::{Deserialize, Deserializer, de};
+
+impl Run {
+    /// The [data](Self::data) in the form that it has in the JSON of its schedule: JSON as it is, another
+    /// text as `{"$text": "…"}`, other bytes as `{"$hex": "…"}`, and `null` if there is none.
+    pub fn data_as_json(&self) -> serde_json::Value {
+        data::value(self.data())
+    }
+}
 
 /// Reads an instant, or says what one looks like.
 pub(crate) fn instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {

@@ -1,9 +1,10 @@
 //! One execution of an occurrence, for the code of the job.
 
 use crate::{
-    backend::{Claimed, Completion, Cursor, Operation},
+    backend::{Claimed, Completion, Cursor, Operation, Outcome},
     error::{Error, ErrorKind, Result},
     record::bounded,
+    stored::RunTicket,
     time::Time,
     trace,
 };
@@ -54,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) heartbeat: Weak<dyn Heartbeat>,
     /// It is delivered at least once.
     pub(crate) can_retry: bool,
+    pub(crate) lease: Duration,
     pub(crate) control: Control,
 }
 
@@ -140,6 +142,43 @@ impl Run {
     /// `Unsupported` if the job runs at most once.
     pub fn release(&self) -> Result {
         self.decide("released", Requested::Release)
+    }
+
+    /// Gives the occurrence back without having done anything: as [`release`](Self::release), but also for
+    /// a job that runs at most once. Call it only before the first effect.
+    pub fn decline(&self) {
+        self.control().set_requested(Requested::Release);
+    }
+
+    /// The length of the run's lease: without an extension, the run counts as interrupted after it.
+    pub fn lease(&self) -> Duration {
+        self.inner.lease
+    }
+
+    /// `true` if the occurrence is run again after an interruption; `false`: the job runs at most once.
+    pub fn is_at_least_once(&self) -> bool {
+        self.inner.can_retry
+    }
+
+    /// The ticket by which [`Schedules::complete`](crate::Schedules::complete) completes this run from
+    /// any process.
+    pub fn ticket(&self) -> RunTicket {
+        let Inner { name, claimed, then, excluded, .. } = &*self.inner;
+        RunTicket { name: name.to_string(), fence: claimed.fence, then: *then, excluded: *excluded }
+    }
+
+    /// Waits until the store has recorded the end of this run, and returns its outcome; `None` if the
+    /// store has rejected it, or the lease was lost before. Code outside the run calls it, with a limit
+    /// of its own: while the store is down it waits, and if the process stops before, it never ends.
+    ///
+    /// # Cancel safety
+    /// Dropping the future only ends the wait.
+    pub async fn recorded(&self) -> Option<Outcome> {
+        let control = self.control();
+        let mut waiter = Waiter { control, place: None };
+        let is_recorded = |control: &Control| control.recorded.get().is_some();
+        poll_fn(|cx| control.poll_until(is_recorded, &mut waiter.place, cx)).await;
+        control.recorded.get().cloned().flatten()
     }
 
     /// Sets the output of this run, which the history shows with its result. A further call replaces
@@ -349,6 +388,20 @@ impl Drop for Cancelled {
     }
 }
 
+/// A place among the waiters of a run, which is left at its end.
+struct Waiter<'a> {
+    control: &'a Control,
+    place: Option<usize>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.control.forget(place);
+        }
+    }
+}
+
 impl fmt::Debug for Cancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cancelled").field("run", &self.run).finish_non_exhaustive()
@@ -391,6 +444,8 @@ pub(crate) struct Control {
     completion_made: AtomicBool,
     /// The output that the run has set.
     output: Mutex<Option<String>>,
+    /// The outcome that the store has recorded; `None`: it has rejected the end.
+    recorded: OnceLock<Option<Outcome>>,
     /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
     /// its first poll to its end; the place is empty after a wake-up.
     waiting: Mutex<Slab<Option<Waker>>>,
@@ -428,6 +483,12 @@ impl Control {
     /// Records that the store has extended the lease.
     pub(crate) fn confirm(&self) {
         self.confirmed.fetch_add(1, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// The store has recorded this outcome, or rejected the end of the run.
+    pub(crate) fn record(&self, outcome: Option<Outcome>) {
+        let _ = self.recorded.set(outcome);
         self.wake();
     }
 
@@ -472,9 +533,18 @@ impl Control {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Registers the waiter, unless the run is cancelled.
     fn poll_cancelled(&self, waiter: &mut Option<usize>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_cancelled() {
+        self.poll_until(Self::is_cancelled, waiter, cx)
+    }
+
+    /// Registers the waiter, unless the run is in the state for which it waits.
+    fn poll_until(
+        &self,
+        is_reached: impl Fn(&Self) -> bool,
+        waiter: &mut Option<usize>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if is_reached(self) {
             return Poll::Ready(());
         }
         let waker = Some(cx.waker().clone());
@@ -489,8 +559,8 @@ impl Control {
             }
         };
         drop(before);
-        // It may have been cancelled before the waker was registered.
-        if self.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
+        // It may have been reached before the waker was registered.
+        if is_reached(self) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Removes a waiter.

@@ -220,6 +220,11 @@ impl Call {
         self.json_with(StatusCode::OK, value)
     }
 
+    /// An answer with this value as it is, for a worker.
+    pub(crate) fn whole_json(&self, value: &Value) -> Answer {
+        Ok(([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response())
+    }
+
     pub(crate) fn json_with(&self, status: StatusCode, value: impl Serialize) -> Answer {
         let mut value = serde_json::to_value(value)
             .map_err(|error| Problem::new(Type::Internal, error.to_string()))?;

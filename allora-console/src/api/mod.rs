@@ -16,6 +16,7 @@ mod service;
 mod shown;
 mod times;
 mod token;
+mod work;
 
 pub(crate) use call::answer;
 
@@ -115,6 +116,9 @@ const fn json(schema: &'static str) -> Form {
 const fn bytes(media: &'static [&'static str]) -> Form {
     Form { media, schema: "", most: 0, is_optional: false }
 }
+
+/// No body.
+const NOTHING: Form = bytes(&[]);
 
 const NAME: Param = Param::new("name", Of::Name, "the name of the job").required();
 const CALENDAR: Param = Param::new("name", Of::Name, "the name of the calendar").required();
@@ -334,6 +338,46 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         |call| Box::pin(service::events(call)),
     )
     .answers(&[(200, bytes(&["text/event-stream"]))]),
+    Operation::new(
+        ("POST", "/claims"),
+        Scope::Work,
+        "Waits for runs of some kinds, and takes them",
+        |call| Box::pin(work::claim(call)),
+    )
+    .takes(json("Claims"))
+    .answers(&[(200, json("Claimed")), (204, NOTHING)]),
+    Operation::new(
+        ("POST", "/claim/heartbeat"),
+        Scope::Work,
+        "Keeps runs, and says which of them are to end",
+        |call| Box::pin(work::heartbeat(call)),
+    )
+    .takes(json("ClaimHeartbeat"))
+    .answers(&[(200, json("ClaimStates"))]),
+    Operation::new(
+        ("POST", "/claim/complete"),
+        Scope::Work,
+        "Completes a run as succeeded, at any gateway",
+        |call| Box::pin(work::complete(call)),
+    )
+    .takes(json("ClaimComplete"))
+    .answers(&[(200, json("ClaimEnd"))]),
+    Operation::new(
+        ("POST", "/claim/fail"),
+        Scope::Work,
+        "Ends a run as failed: it is retried, or given up, by its policy",
+        |call| Box::pin(work::fail(call)),
+    )
+    .takes(json("ClaimFail"))
+    .answers(&[(200, json("ClaimEnd"))]),
+    Operation::new(
+        ("POST", "/claim/release"),
+        Scope::Work,
+        "Gives a run back, without counting the attempt",
+        |call| Box::pin(work::release(call)),
+    )
+    .takes(json("ClaimRelease"))
+    .answers(&[(200, json("ClaimEnd"))]),
     Operation::new(("GET", "/openapi.json"), Scope::Read, "This description", |call| {
         Box::pin(service::description(call))
     })

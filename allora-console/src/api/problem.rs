@@ -58,6 +58,8 @@ types! {
     Exists 409 "exists" "It exists already";
     /// It contradicts the state of the job.
     Conflict 409 "conflict" "It contradicts the present state";
+    /// The run is over, or another attempt has taken its place.
+    Superseded 409 "superseded" "The run is not yours any more";
     /// The precondition does not hold.
     Changed 412 "changed" "It has changed since it was read";
     /// The body is too large.

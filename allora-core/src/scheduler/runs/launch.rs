@@ -124,6 +124,7 @@ impl Node {
             payload: spec.payload.clone(),
             heartbeat: Arc::downgrade(self) as Weak<dyn Heartbeat>,
             can_retry: matches!(spec.settings.delivery, Delivery::AtLeastOnce { .. }),
+            lease: duration,
             control: Control::default(),
         });
         if let Some(key) = &key {

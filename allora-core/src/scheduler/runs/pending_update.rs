@@ -380,6 +380,7 @@ fn take_in(
             fence: run.fence(),
             error: Arc::new(error),
         }]);
+        run.control().record(None);
         drop(ended);
         node.claimers[update.placement].notify();
     }
@@ -414,9 +415,13 @@ fn take_in(
                 run.control().confirm();
             }
             (_, Some(ended)) => {
-                if let Some(result) = ended.result.as_ref().filter(|_| !effect.is_lost) {
-                    node.trigger_waits.ended(&ended.run, &result.outcome());
+                let is_recorded = !effect.is_lost && !effect.update.is_lost;
+                let result = ended.result.as_ref().filter(|_| is_recorded);
+                let outcome = result.map(RunResult::outcome);
+                if let Some(outcome) = &outcome {
+                    node.trigger_waits.ended(&ended.run, outcome);
                 }
+                run.control().record(outcome);
                 // Another run may wait for the end of this one, or for its key.
                 if effect.update.key.is_some() {
                     node.claimers[Placement::OneNode].notify();

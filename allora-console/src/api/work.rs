@@ -1,0 +1,296 @@
+//! The operations of workers: they ask for runs, keep them, and report their ends.
+
+use super::{
+    call::{Answer, Call},
+    problem::{Problem, Type},
+};
+use crate::gateway::{Asked, Gateway, Key, Node, Pool, Verdict};
+use allora_core::{ErrorKind, Pattern, Run, check_name, stored::RunTicket};
+use axum::{http::StatusCode, response::IntoResponse};
+use futures::future::{Either, select};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::{pin::pin, time::Duration};
+
+/// The most runs of a request, the most kinds, and the most tokens of a heartbeat.
+const MOST_RUNS: usize = 1_000;
+const MOST_KINDS: usize = 100;
+
+/// The longest name of a worker, id of a request, output and progress, in bytes.
+const LONGEST_NAME: usize = 200;
+
+/// The longest wait for runs.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// A request that has a run waits so long for further ones, which mostly come together.
+const FURTHER: Duration = Duration::from_millis(2);
+
+/// The longest wait for the store to record an end.
+const RECORDED: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claims {
+    worker: String,
+    kinds: Vec<String>,
+    claim_id: String,
+    #[serde(default = "one")]
+    max: usize,
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+fn one() -> usize {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Heartbeat {
+    tokens: Vec<String>,
+    progress: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Complete {
+    token: String,
+    output: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fail {
+    token: String,
+    error: String,
+    retry_after_ms: Option<u64>,
+    #[serde(default, rename = "final")]
+    is_final: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Release {
+    token: String,
+}
+
+/// The gateway of this process, with its node.
+fn gateway(call: &Call) -> Result<(&Gateway, &Node), Problem> {
+    let gateway = call.shared.gateway.as_ref();
+    gateway.and_then(|gateway| Some((gateway, gateway.pool.node()?))).ok_or_else(|| {
+        let remedy = "its operator serves workers with `allora run --workers`, or with Console::gateway";
+        Problem::new(Type::Unsupported, "this process has no work for workers").remedy(remedy)
+    })
+}
+
+/// Waits for runs.
+pub(crate) async fn claim(call: Call) -> Answer {
+    let (gateway, node) = gateway(&call)?;
+    let asked = call.object::<Claims>()?;
+    let wait = Duration::from_millis(asked.wait_ms);
+    if wait > LONGEST_WAIT {
+        let detail = format!("wait_ms is {}; use 0 to {}", asked.wait_ms, LONGEST_WAIT.as_millis());
+        return Err(Problem::rejected("wait_ms", detail));
+    }
+    let parked = Pool::park(&gateway.pool, node, checked(&call, asked)?);
+    let mut parked = parked.map_err(|error| Problem::from(error).field("kinds"))?;
+    let runtime = &node.runtime;
+    let end = runtime.now() + wait;
+    let first = parked.first.take();
+    let is_woken = match first {
+        Some(first) => matches!(select(first, runtime.sleep_until(end)).await, Either::Left(_)),
+        None => false,
+    };
+    if is_woken {
+        runtime.sleep_until(runtime.now() + FURTHER).await;
+    }
+    let runs = parked.end(runtime.now());
+    if runs.is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let runs: Vec<Value> = runs.iter().map(|run| given(gateway, run)).collect();
+    call.whole_json(&json!({ "runs": runs }))
+}
+
+/// The request, if the caller may make it.
+fn checked(call: &Call, asked: Claims) -> Result<Asked, Problem> {
+    let Claims { worker, kinds, claim_id, max, .. } = asked;
+    for (field, text) in [("worker", &worker), ("claim_id", &claim_id)] {
+        if text.is_empty() || text.len() > LONGEST_NAME {
+            let detail = format!("{field} has {} bytes; use 1 to {LONGEST_NAME}", text.len());
+            return Err(Problem::rejected(field, detail));
+        }
+    }
+    if max == 0 || max > MOST_RUNS {
+        let detail = format!("max is {max}; use 1 to {MOST_RUNS}");
+        return Err(Problem::rejected("max", detail));
+    }
+    if kinds.is_empty() || kinds.len() > MOST_KINDS {
+        let detail = format!("there are {} kinds; use 1 to {MOST_KINDS}", kinds.len());
+        return Err(Problem::rejected("kinds", detail));
+    }
+    let access = call.reader.access().clone();
+    if access.has_prefixes() {
+        // A run of another prefix would be claimed and given back, again and again.
+        let detail = "a worker is limited by kinds, and your access is limited by prefixes";
+        let remedy = "ask the operator of this API for a token with kinds instead of prefixes";
+        return Err(Problem::new(Type::NoAccess, detail).remedy(remedy));
+    }
+    let mut patterns = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        check_name(kind.trim_end_matches('*')).map_err(|error| Problem::from(error).field("kinds"))?;
+        if access.has_kinds() && !access.may_see("", &kind) {
+            let detail = format!("your access is limited to other kinds than {kind:?}");
+            return Err(Problem::new(Type::NoAccess, detail).field("kinds"));
+        }
+        patterns.push(Pattern::from_text(&kind));
+    }
+    Ok(Asked { access, worker, kinds: patterns, max, claim_id })
+}
+
+/// A run, for its worker.
+fn given(gateway: &Gateway, run: &Run) -> Value {
+    json!({
+        "token": gateway.tickets.token(&run.ticket()),
+        "name": run.name(),
+        "kind": run.kind(),
+        "scheduled_at": super::shown::time(run.scheduled_at()),
+        "attempt": run.attempt(),
+        "fence": run.fence(),
+        "mutex_fence": run.mutex_fence(),
+        "occurrence_key": run.occurrence_key(),
+        "trigger": run.trigger(),
+        "traceparent": run.traceparent(),
+        "lease_ms": millis(run.lease()),
+        "is_at_least_once": run.is_at_least_once(),
+        "data": run.data_as_json(),
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Keeps runs, and says which of them are to end.
+pub(crate) async fn heartbeat(call: Call) -> Answer {
+    let (gateway, node) = gateway(&call)?;
+    let Heartbeat { tokens, progress } = call.object()?;
+    if tokens.is_empty() || tokens.len() > MOST_RUNS {
+        let detail = format!("there are {} tokens; use 1 to {MOST_RUNS}", tokens.len());
+        return Err(Problem::rejected("tokens", detail));
+    }
+    if let Some(long) = progress.as_ref().filter(|progress| progress.len() > LONGEST_NAME) {
+        let detail = format!("progress has {} bytes; use at most {LONGEST_NAME}", long.len());
+        return Err(Problem::rejected("progress", detail));
+    }
+    let mut runs = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        let Some(ticket) = gateway.tickets.ticket(&token) else {
+            runs.push(json!({ "token": token, "state": "lost" }));
+            continue;
+        };
+        let run = gateway.pool.heard(&key(&ticket), node.runtime.now());
+        let (state, lease) = match &run {
+            Some(run) if run.is_cancelled() => ("cancel", Some(millis(run.lease()))),
+            Some(run) => ("ok", Some(millis(run.lease()))),
+            None if is_elsewhere(&call, &ticket).await => ("elsewhere", None),
+            None => ("lost", None),
+        };
+        runs.push(json!({ "token": token, "state": state, "lease_ms": lease }));
+    }
+    call.whole_json(&json!({ "runs": runs }))
+}
+
+/// `false` if the run is over: no lease has its fence. While that is not known, it may be another gateway's.
+async fn is_elsewhere(call: &Call, ticket: &RunTicket) -> bool {
+    let state = call.shared.schedules().get(ticket.name()).await;
+    match state {
+        Ok(state) => state.leases.iter().any(|lease| lease.fence == ticket.fence()),
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
+}
+
+fn key(ticket: &RunTicket) -> Key {
+    (ticket.name().to_owned(), ticket.fence())
+}
+
+/// Completes a run, also one of another gateway.
+pub(crate) async fn complete(call: Call) -> Answer {
+    let (gateway, _) = gateway(&call)?;
+    let Complete { token, output } = call.object()?;
+    let ticket = gateway.tickets.ticket(&token).ok_or_else(superseded)?;
+    if let Some(outcome) = end(&call, &ticket, Verdict::Complete { output: output.clone() }).await? {
+        return call.json(json!({ "outcome": outcome }));
+    }
+    match call.shared.schedules().complete(&ticket, output.as_deref()).await {
+        Ok(()) => call.json(json!({ "outcome": "succeeded" })),
+        Err(error) if error.kind() == ErrorKind::LeaseLost => Err(superseded()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) async fn fail(call: Call) -> Answer {
+    let Fail { token, error, retry_after_ms, is_final } = call.object()?;
+    if is_final && retry_after_ms.is_some() {
+        let detail = "a failure that is final is not retried; leave out one of the two";
+        return Err(Problem::rejected("retry_after_ms", detail));
+    }
+    let retry_after = retry_after_ms.map(Duration::from_millis);
+    ended(&call, &token, Verdict::Fail { error, retry_after, is_final }).await
+}
+
+pub(crate) async fn release(call: Call) -> Answer {
+    let Release { token } = call.object()?;
+    ended(&call, &token, Verdict::Release).await
+}
+
+/// Ends a run of this gateway.
+async fn ended(call: &Call, token: &str, verdict: Verdict) -> Answer {
+    let (gateway, node) = gateway(call)?;
+    let ticket = gateway.tickets.ticket(token).ok_or_else(superseded)?;
+    if matches!(verdict, Verdict::Release)
+        && let Some(run) = gateway.pool.heard(&key(&ticket), node.runtime.now())
+        && !run.is_at_least_once()
+    {
+        let detail = format!("{:?} runs at most once and cannot be released", ticket.name());
+        let remedy = "report its end with /v1/claim/fail";
+        return Err(Problem::new(Type::Conflict, detail).remedy(remedy));
+    }
+    match end(call, &ticket, verdict).await? {
+        Some(outcome) => call.json(json!({ "outcome": outcome })),
+        None if is_elsewhere(call, &ticket).await => {
+            let detail = "another gateway has this run, which goes on there until its lease ends";
+            let remedy = "report to the gateway that gave the run; without it, the run is run again";
+            Err(Problem::new(Type::Conflict, detail).remedy(remedy))
+        }
+        None => Err(superseded()),
+    }
+}
+
+/// Ends a run of this gateway, and waits until the store has its outcome; `None` if the gateway does not have the run.
+async fn end(
+    call: &Call,
+    ticket: &RunTicket,
+    verdict: Verdict,
+) -> Result<Option<&'static str>, Problem> {
+    let (gateway, node) = gateway(call)?;
+    let runtime = &node.runtime;
+    let Some(given) = gateway.pool.end(&key(ticket), verdict, runtime.now()) else {
+        return Ok(None);
+    };
+    let deadline = runtime.sleep_until(runtime.now() + RECORDED);
+    match select(pin!(given.run.recorded()), deadline).await {
+        Either::Left((Some(outcome), _)) => Ok(Some(outcome.word())),
+        Either::Left((None, _)) => Err(superseded()),
+        Either::Right(_) => {
+            let detail = "the store has not recorded the end within 10 s; it may do so yet";
+            Err(Problem::new(Type::Unavailable, detail).remedy("send it again"))
+        }
+    }
+}
+
+/// The run belongs to nobody, or to somebody else.
+fn superseded() -> Problem {
+    let detail = "this run is over, or another attempt has taken its place: drop the work";
+    Problem::new(Type::Superseded, detail)
+}
