@@ -8,8 +8,8 @@ use crate::{
 use allora_core::Time;
 use std::fmt::Write;
 
-/// The words of the command `allora` between the error of a run and the end of its output.
-const OUTPUT: &str = "; its output ends: ";
+/// The words of the command `allora` between the error of a run and the end of its output, or of the answer to it.
+const OUTPUT: [&str; 2] = ["; its output ends: ", "; its answer begins: "];
 
 /// The time and the zone of a page.
 #[derive(Clone, Debug)]
@@ -39,10 +39,10 @@ impl Context {
     /// The part of an error, or of a sentence with one, that this reader may see: all of it, or that
     /// before the output of the run.
     pub(crate) fn visible<'a>(&self, text: &'a str) -> &'a str {
-        match text.split_once(OUTPUT) {
-            Some((error, _)) if !self.sees_data => error,
-            _ => text,
+        if self.sees_data {
+            return text;
         }
+        OUTPUT.into_iter().fold(text, |text, words| text.split(words).next().unwrap_or_default())
     }
 
     /// A sentence of the core, in which times are in UTC, with its times and nodes as the page shows
@@ -123,6 +123,8 @@ mod tests {
         let (may, error) = (Context::of_test(), "exit status: 3; its output ends: hush");
         let may_not = Context { sees_data: false, ..may.clone() };
         assert_eq!((may.visible(error), may_not.visible(error)), (error, "exit status: 3"));
+        let answered = "answered with 503; its answer begins: hush; its output ends: hush";
+        assert_eq!(may_not.visible(answered), "answered with 503");
         assert_eq!(
             may_not.local_times("it failed: exit status: 3; its output ends: hush"),
             "it failed: exit status: 3"

@@ -259,7 +259,7 @@ fn a_signature_that_leaves_something_open_is_refused() {
         ("two signatures", two),
         ("has no signature-input", without("signature-input")),
         ("has no signature", without("signature")),
-        ("has no content-digest", without("content-digest")),
+        ("content-digest, which the request lacks", without("content-digest")),
         ("different labels", value("signature", "sig=", "b=")),
         ("must be 32 bytes", value("signature", "sig=:", "sig=:AAAA")),
         ("signature cannot be read", value("signature", "=:", "=:!")),
