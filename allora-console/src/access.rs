@@ -243,8 +243,8 @@ pub enum Decision {
     Unknown,
     /// Somebody has said who asks, and cannot prove it: 401 with this reason, which may be shown and logged.
     Unproven(String),
-    /// The decision needs the body, which is read as a whole before anything is done with it: at most 1 MiB, and
-    /// 16 MiB of an import.
+    /// The decision needs the body, which is read as a whole before anything is done with it: at most 1 MiB, or as
+    /// much as the operation takes.
     ByBody(BodyCheck),
     /// It cannot be decided now: 503, and 1 s until another attempt.
     Busy,
@@ -252,7 +252,9 @@ pub enum Decision {
 
 /// A decision that depends on the body of the request, as where a signature covers it.
 #[derive(Clone)]
-pub struct BodyCheck(Arc<dyn Fn(&[u8]) -> Decision + Send + Sync>);
+pub struct BodyCheck(Arc<Check>);
+
+type Check = dyn Fn(&[u8]) -> Decision + Send + Sync;
 
 impl BodyCheck {
     /// Decides by this closure, which gets the whole body.

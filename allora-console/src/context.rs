@@ -11,6 +11,11 @@ use std::fmt::Write;
 /// The words of the command `allora` between the error of a run and the end of its output, or of the answer to it.
 const OUTPUT: [&str; 2] = ["; its output ends: ", "; its answer begins: "];
 
+/// The part of an error that comes before the output of its run.
+pub(crate) fn without_output(text: &str) -> &str {
+    OUTPUT.into_iter().fold(text, |text, words| text.split(words).next().unwrap_or_default())
+}
+
 /// The time and the zone of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
@@ -39,10 +44,7 @@ impl Context {
     /// The part of an error, or of a sentence with one, that this reader may see: all of it, or that
     /// before the output of the run.
     pub(crate) fn visible<'a>(&self, text: &'a str) -> &'a str {
-        if self.sees_data {
-            return text;
-        }
-        OUTPUT.into_iter().fold(text, |text, words| text.split(words).next().unwrap_or_default())
+        if self.sees_data { text } else { without_output(text) }
     }
 
     /// A sentence of the core, in which times are in UTC, with its times and nodes as the page shows

@@ -45,7 +45,7 @@ impl Reader {
             change.result == ChangeResult::Applied && is_kept && names.insert(change.name.clone())
         });
         let with_job = stream::iter(deletions).map(async |change| {
-            let is_taken = self.whole_store().exists(&change.name).await;
+            let is_taken = self.is_taken(&change.name).await;
             is_taken.map(|is_taken| (!is_taken).then_some(change))
         });
         let free: Vec<Option<Change>> = with_job.buffered(AT_A_TIME).try_collect().await?;

@@ -1,7 +1,11 @@
 //! The guards around every page: who may read it, and what a browser may do with it.
 
 use crate::{
-    access::Scope, failure::Failure, identify::identified, origin::is_own, shared::Shared,
+    access::Scope,
+    failure::Failure,
+    identify::{LONGEST, identified},
+    origin::is_own,
+    shared::Shared,
 };
 use axum::{
     extract::{OriginalUri, Request, State},
@@ -46,7 +50,7 @@ pub(crate) async fn readers_only(
     request: Request,
     next: Next,
 ) -> Response {
-    let (reader, request) = match identified(&shared, request).await {
+    let (reader, request) = match identified(&shared, request, LONGEST).await {
         Ok(known) => known,
         Err(denial) => return Failure::from(denial).into_response(),
     };

@@ -11,12 +11,8 @@ use axum::{
 };
 use std::fmt;
 
-/// The longest body that is read for a decision, in bytes; a list of schedules may be longer.
-const LONGEST: usize = 1 << 20;
-const LONGEST_LIST: usize = 16 << 20;
-
-/// The operations that take a list of schedules.
-const LISTS: [&str; 2] = ["/v1/import", "/v1/sync"];
+/// The longest body that is read for a decision, in bytes, unless an operation takes a longer one.
+pub(crate) const LONGEST: usize = 1 << 20;
 
 /// The reason why a request has no reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,18 +31,17 @@ pub(crate) enum Denial {
     Busy,
 }
 
-/// The reader of a request, and the request, which has the reader among its extensions. The body is read only if the
-/// decision needs it; otherwise it is still to come.
+/// The reader of a request, and the request, which has the reader among its extensions. The body, of up to so many
+/// bytes, is read only if the decision needs it; otherwise it is still to come.
 pub(crate) async fn identified(
     shared: &Shared,
     request: Request,
+    longest: usize,
 ) -> Result<(Access, Request), Denial> {
     let (mut parts, mut body) = request.into_parts();
     let access = shared.access.as_ref().ok_or(Denial::Closed)?;
     let mut decision = access(&parts);
     if let Decision::ByBody(check) = decision {
-        let is_list = LISTS.contains(&parts.uri.path());
-        let longest = if is_list { LONGEST_LIST } else { LONGEST };
         let whole = to_bytes(body, longest).await.map_err(|_| Denial::NoBody)?;
         decision = check.decide(&whole);
         body = Body::from(whole);
@@ -80,9 +75,7 @@ impl fmt::Display for Denial {
             Self::Refused => "",
             Self::Unknown => "No valid token came along.",
             Self::Unproven(why) => return write!(f, "The signature is not accepted: {why}."),
-            Self::NoBody => {
-                "The body did not come as a whole, or has more than 1 MiB (of a list of schedules, 16 MiB)."
-            }
+            Self::NoBody => "The body did not come as a whole, or is longer than is read here.",
             Self::Busy => "Too many signed requests came within five minutes. Send it again later.",
         })
     }

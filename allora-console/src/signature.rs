@@ -305,7 +305,7 @@ fn only(headers: &HeaderMap, name: &HeaderName) -> Result<(Key, ListEntry), Stri
     match (all.next(), all.next()) {
         (Some(one), None) => Ok(one),
         (None, _) => Err(format!("{name} has no signature")),
-        (Some(_), Some(_)) => Err(format!("{name} has two signatures; send one").into()),
+        (Some(_), Some(_)) => Err(format!("{name} has two signatures; send one")),
     }
 }
 

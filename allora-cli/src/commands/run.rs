@@ -204,8 +204,8 @@ STORED SCHEDULES
               receiver can tell who sent it. The history has the beginning of the answer
   One that was added with --label 'gpu,!spot' has the kind command@gpu,!spot or http@gpu,!spot, and
   runs on nodes with --node-label gpu and without spot.
-  A value of env or headers may be {\"secret\": \"NAME\"}: the file NAME of --secrets, or the variable
-  ALLORA_SECRET_NAME of the daemon.
+  A value of env or headers may be {\"secret\": \"NAME\"}, as the secret of `sign` is: the file NAME of
+  --secrets, or the variable ALLORA_SECRET_NAME of the daemon.
 
 SIGNALS
   HUP, USR1         reads the crontabs and --tokens again; active runs continue (changed crontabs are
