@@ -1,7 +1,7 @@
 //! The console and the HTTP API: their settings, and the router that they make.
 
 use crate::{
-    access::Decision, actions, api, assets, failure::Failure, headers, origin::Hosts, pages,
+    access::Decision, actions, api, assets, failure::Failure, gateway::{Gateway, Node}, headers, origin::Hosts, pages,
     shared::Shared,
 };
 use allora_core::{Handle, Schedules};
@@ -34,6 +34,14 @@ impl Console {
     #[must_use]
     pub fn handle(mut self, handle: Handle) -> Self {
         self.shared.handle = Some(handle);
+        self
+    }
+
+    /// Lets workers ask for runs over HTTP, which a handler of the scheduler gives them: its
+    /// [`handle`](Self::handle) is needed.
+    #[must_use]
+    pub fn gateway(mut self, gateway: Gateway) -> Self {
+        self.shared.gateway = Some(gateway);
         self
     }
 

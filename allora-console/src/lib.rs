@@ -6,6 +6,8 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+#[cfg_attr(not(test), expect(dead_code, reason = "the operations of the API will call it"))]
+mod account;
 mod actions;
 mod api;
 mod ask;
@@ -13,10 +15,13 @@ mod assets;
 mod console;
 mod context;
 mod entries;
+#[cfg_attr(not(test), expect(dead_code, reason = "the operations of the API will call it"))]
+mod deleted;
 mod events;
 mod failure;
 mod gateway;
 mod headers;
+mod identify;
 mod kept;
 mod links;
 mod look;
@@ -25,14 +30,24 @@ mod overview;
 mod pages;
 mod params;
 mod reader;
+#[cfg(feature = "tokens")]
+mod replays;
 mod shared;
+#[cfg(feature = "tokens")]
+mod signature;
 mod times;
+#[cfg(feature = "tokens")]
+mod token_line;
 #[cfg(feature = "tokens")]
 mod tokens;
 mod words;
 
-pub use access::{Access, Decision, Scope};
+pub use access::{Access, BodyCheck, Decision, Scope};
 pub use console::Console;
 pub use gateway::Gateway;
 #[cfg(feature = "tokens")]
-pub use tokens::{NewToken, TokenLine, Tokens};
+pub use {
+    signature::SigningKey,
+    token_line::TokenLine,
+    tokens::{NewToken, Tokens},
+};

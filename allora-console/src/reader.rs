@@ -396,6 +396,11 @@ impl Reader {
         }
     }
 
+    /// `true` if there is a job of this name, which the reader may see or not.
+    pub(crate) async fn is_taken(&self, name: &str) -> Result<bool> {
+        self.schedules.exists(name).await
+    }
+
     /// As [`Schedules::definition`].
     pub(crate) async fn definition(&self, state: &JobState) -> Result<Definition> {
         self.schedules.definition(state).await
