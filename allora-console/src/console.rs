@@ -104,6 +104,10 @@ impl Console {
     /// The router with all pages, and the HTTP API below `/v1`. Mount it with `nest_service`, or serve it.
     pub fn into_router(self) -> Router {
         let shared = Arc::new(self.shared);
+        if let (Some(gateway), Some(handle)) = (&shared.gateway, &shared.handle) {
+            let (handle, runtime) = (handle.clone(), shared.runtime().clone());
+            gateway.pool.connect(Node { handle, runtime });
+        }
         let api = Router::new()
             .route("/v1", any(api::answer))
             .route("/v1/", any(api::answer))

@@ -7,7 +7,9 @@ use crate::access::Access;
 use allora_core::{
     ActiveCondition, ConcurrencyKey, Condition, Error, ErrorKind, Handle, Health, HistoryEntry,
     HistoryQuery, KeyHolder, NodeInfo, Outcome, Result, Schedules, Time,
-    backend::{Author, Count, Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page},
+    backend::{
+        Author, Count, Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page, Triggered,
+    },
     check_name,
     record::{Change, ChangeResult},
     schedule::Calendar,
@@ -20,6 +22,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 /// The closure that removes secrets from a text of a job.
@@ -102,8 +105,28 @@ impl Reader {
         }
     }
 
+    /// `Ok` if the job may exist for the reader. The store is asked only if that depends on its kind.
+    pub(crate) async fn check(&self, name: &str) -> Result<()> {
+        match self.access.has_kinds() {
+            true => self.unredacted(name).await.map(drop),
+            false if self.access.may_name(name) => Ok(()),
+            false => Err(not_found(name)),
+        }
+    }
+
     /// As [`Schedules::list`].
     pub(crate) async fn list(
+        &self,
+        filter: Filter<'_>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<JobState>> {
+        let found = self.unredacted_list(filter, after, limit).await?;
+        Ok(found.into_iter().map(|state| self.shown(state)).collect())
+    }
+
+    /// As [`list`](Self::list), as the store has the jobs: for an export.
+    pub(crate) async fn unredacted_list(
         &self,
         filter: Filter<'_>,
         after: Option<&str>,
@@ -118,7 +141,7 @@ impl Reader {
         if parts.len() > 1 {
             found.sort_by(|one, other| one.name.cmp(&other.name));
         }
-        Ok(self.seen(found, limit))
+        Ok(self.own(found).take(limit).collect())
     }
 
     /// As [`Schedules::list_by_due`].
@@ -229,10 +252,13 @@ impl Reader {
         Ok(report)
     }
 
-    fn seen(&self, found: Vec<JobState>, limit: usize) -> Vec<JobState> {
+    fn own(&self, found: Vec<JobState>) -> impl Iterator<Item = JobState> {
         let may_see = |state: &JobState| self.access.may_see(&state.name, &state.kind);
-        let seen = found.into_iter().filter(may_see).take(limit);
-        seen.map(|state| self.shown(state)).collect()
+        found.into_iter().filter(may_see)
+    }
+
+    fn seen(&self, found: Vec<JobState>, limit: usize) -> Vec<JobState> {
+        self.own(found).take(limit).map(|state| self.shown(state)).collect()
     }
 
     /// `true` if the history has no runs that succeeded.
@@ -289,6 +315,35 @@ impl Reader {
         match self.schedules.hour_totals(prefix, from, is_wanted).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
             totals => Ok(Some(totals?).filter(HourTotals::is_whole)),
+        }
+    }
+
+    /// # Errors
+    /// `Unsupported` if the store keeps no history.
+    pub(crate) fn has_history(&self) -> Result<()> {
+        match self.schedules.history_limits() {
+            Some(_) => Ok(()),
+            None => Err(Error::new(ErrorKind::Unsupported, "this store keeps no history")),
+        }
+    }
+
+    /// As [`Schedules::end_of_trigger`]; `None` if it has not ended in time, or the history has its end no more.
+    pub(crate) async fn end_of(
+        &self,
+        name: &str,
+        id: &str,
+        triggered: &Triggered,
+        timeout: Duration,
+    ) -> Result<Option<Outcome>> {
+        match self.schedules.end_of_trigger(name, id, triggered, timeout).await {
+            Err(error) if [ErrorKind::Unavailable, ErrorKind::NotFound].contains(&error.kind()) => {
+                Ok(None)
+            }
+            Ok(outcome) => Ok(Some(match &self.redact {
+                Some(redact) => without_secrets(outcome, name, redact),
+                None => outcome,
+            })),
+            Err(error) => Err(error),
         }
     }
 

@@ -217,25 +217,3 @@ fn object(name: &str, calendar: &Result<Rules>) -> Value {
         Err(error) => json!({ "name": name, "unreadable": error.to_string() }),
     }
 }
-
-/// A line of an export.
-pub(super) fn export_line(name: &str, calendar: &Rules) -> String {
-    json!({ "calendar": name, "text": calendar.to_string() }).to_string()
-}
-
-/// The name and the calendar of a line of an export; `None` if it is a schedule's.
-pub(super) fn of_export(line: &str) -> Option<Result<(String, Rules), String>> {
-    // The name of a schedule may be the word, but not the first field.
-    let is_calendar = line.trim_start().strip_prefix('{')?.trim_start().starts_with("\"calendar\"");
-    is_calendar.then(|| {
-        let object: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-        let (Some(name), Some(text)) = (object["calendar"].as_str(), object["text"].as_str())
-        else {
-            return Err(
-                "a calendar must have the texts `calendar` (its name) and `text`".to_owned()
-            );
-        };
-        let wrong = |error| format!("the calendar {name:?}: {error}");
-        Ok((name.to_owned(), Rules::parse(text).map_err(wrong)?))
-    })
-}

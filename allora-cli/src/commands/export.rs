@@ -7,7 +7,7 @@ use crate::{
     session::{self, Session},
     store::StoreArgs,
 };
-use allora_core::stored::{Filter, ScheduleExport};
+use allora_core::stored::{ExportLine, Filter, ScheduleExport};
 use clap::Args;
 use std::io::{self, Write};
 
@@ -46,7 +46,7 @@ impl Export {
             // Before the schedules, which need them.
             for (name, calendar) in calendar::all(&session).await? {
                 match calendar {
-                    Ok(calendar) => writeln!(out, "{}", calendar::export_line(&name, &calendar))?,
+                    Ok(calendar) => writeln!(out, "{}", ExportLine::Calendar { name, calendar })?,
                     Err(error) => {
                         complain("error", &chain(&error));
                         refused += 1;
@@ -57,18 +57,14 @@ impl Export {
                 let states = session.schedules.list(filter, after.as_deref(), PAGE).await?;
                 let mut written = 0;
                 for state in states.iter().filter(|state| is_stored(state)) {
-                    match ScheduleExport::of(state).map_err(|error| chain(&error)).and_then(
-                        |exported| {
-                            serde_json::to_string(&exported).map_err(|error| error.to_string())
-                        },
-                    ) {
-                        Ok(line) => {
-                            writeln!(out, "{line}")?;
+                    match ScheduleExport::of(state) {
+                        Ok(exported) => {
+                            writeln!(out, "{}", ExportLine::Schedule(Box::new(exported)))?;
                             written += 1;
                         }
-                        Err(what) => {
+                        Err(error) => {
                             progress.clear();
-                            complain("error", &what);
+                            complain("error", &chain(&error));
                             refused += 1;
                         }
                     }

@@ -1,7 +1,6 @@
 //! `allora import`: the lines of `allora export`, into another store.
 
 use super::{
-    calendar,
     file::{self, shown_as},
     import_crontab::{self, Conversion},
     import_perfectsched,
@@ -14,7 +13,8 @@ use crate::{
     store::StoreArgs,
 };
 use allora_core::{
-    ErrorKind, Schedules, backend::JobState, schedule::Calendar as Rules, stored::ScheduleExport,
+    Schedules,
+    stored::{ExportLine, Imported},
 };
 use clap::{Args, ValueEnum};
 use std::{
@@ -128,102 +128,52 @@ impl Import {
     async fn import(&self, input: Box<dyn BufRead>, into: Option<&Schedules>) -> Outcome<Tally> {
         let mut tally = Tally::default();
         let mut progress = Progress::new("lines imported");
-        let (mut numbers, mut states) = (Vec::new(), Vec::new());
+        let (mut numbers, mut lines) = (Vec::new(), Vec::new());
         for (index, line) in input.lines().enumerate() {
             let number = index + 1;
             let line = line.map_err(|error| file::unread(&self.file, &error))?;
             if line.trim().is_empty() {
                 continue;
             }
-            if let Some(read) = calendar::of_export(&line) {
-                self.calendar(number, read, into, &mut tally, &mut progress).await?;
-                continue;
-            }
-            match serde_json::from_str::<ScheduleExport>(&line) {
-                Ok(exported) => {
+            match line.parse::<ExportLine>() {
+                Ok(line) => {
                     numbers.push(number);
-                    states.push(JobState::from(exported));
+                    lines.push(line);
                 }
                 Err(error) => tally.refuse(&mut progress, &self.file, number, &error.to_string()),
             }
-            if states.len() == BATCH {
-                self.send(&mut numbers, &mut states, into, &mut tally, &mut progress).await?;
+            if lines.len() == BATCH {
+                self.send(&mut numbers, &mut lines, into, &mut tally, &mut progress).await?;
             }
         }
-        self.send(&mut numbers, &mut states, into, &mut tally, &mut progress).await?;
+        self.send(&mut numbers, &mut lines, into, &mut tally, &mut progress).await?;
         Ok(tally)
-    }
-
-    /// Adds a calendar. One of its name that is there already stays, and is an error if it differs.
-    async fn calendar(
-        &self,
-        number: usize,
-        read: Result<(String, Rules), String>,
-        into: Option<&Schedules>,
-        tally: &mut Tally,
-        progress: &mut Progress,
-    ) -> Outcome {
-        let (name, calendar) = match read {
-            Ok(read) => read,
-            Err(what) => {
-                tally.refuse(progress, &self.file, number, &what);
-                return Ok(());
-            }
-        };
-        let Some(schedules) = into else {
-            tally.imported += 1;
-            return Ok(());
-        };
-        let present = match schedules.calendar(&name).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            present => Some(present?),
-        };
-        match present {
-            None => {
-                schedules.upsert_calendar(&name, &calendar).await?;
-                tally.imported += 1;
-            }
-            Some(present) if present == calendar => tally.imported += 1,
-            Some(_) if self.skip_existing => tally.skipped += 1,
-            Some(_) => {
-                let what = format!(
-                    "the store has another calendar {name:?}; keep that with --skip-existing, or delete it"
-                );
-                tally.refuse(progress, &self.file, number, &what);
-            }
-        }
-        progress.more(1);
-        Ok(())
     }
 
     async fn send(
         &self,
         numbers: &mut Vec<usize>,
-        states: &mut Vec<JobState>,
+        lines: &mut Vec<ExportLine>,
         into: Option<&Schedules>,
         tally: &mut Tally,
         progress: &mut Progress,
     ) -> Outcome {
-        let sent = states.len();
+        let sent = lines.len();
         match into {
             None => tally.imported += sent,
             Some(schedules) => {
-                let answers = schedules.import(states).await?;
+                let answers = schedules.import_lines(lines, self.skip_existing).await?;
                 for (answer, number) in answers.into_iter().zip(numbers.iter()) {
                     match answer {
-                        Ok(_) => tally.imported += 1,
-                        Err(error)
-                            if self.skip_existing && error.kind() == ErrorKind::AlreadyExists =>
-                        {
-                            tally.skipped += 1;
-                        }
+                        Ok(Imported::Added) => tally.imported += 1,
+                        Ok(Imported::Kept) => tally.skipped += 1,
                         Err(error) => tally.refuse(progress, &self.file, *number, &chain(&error)),
                     }
                 }
             }
         }
         numbers.clear();
-        states.clear();
+        lines.clear();
         progress.more(sent);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::{failure::Outcome, session::Session, values::shown};
 use allora_core::{
-    ConcurrencyKey, Error, ErrorKind, Time,
+    ConcurrencyKey, Error, ErrorKind, KeyHolder, Time,
     backend::{JobState, Lease},
     stored::Definition,
 };
@@ -51,7 +51,6 @@ pub(super) async fn record_of(
 
 /// The holder of a place of a key, as text.
 pub(super) fn holder(lease: &Lease) -> String {
-    let (job, node) = (lease.occurrence.trigger.as_deref().unwrap_or_default(), &lease.node);
-    let job = job.strip_suffix(&format!(" on {node}")).unwrap_or(job);
-    format!("{job} on {node} since {}", shown(lease.started_at))
+    let KeyHolder { job, node, since, .. } = KeyHolder::of(lease);
+    format!("{job} on {node} since {}", shown(since))
 }

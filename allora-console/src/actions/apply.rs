@@ -5,8 +5,8 @@ use crate::{reader::Reader, times::machine};
 use allora_core::{
     Error, Occurrence, Result, StoredSchedule, Time,
     backend::{JobState, Triggered},
-    record,
-    stored::Gap,
+    record::{self, ChangeAction, ChangeResult},
+    stored::{ChangeFilter, Gap},
 };
 use tracing::info;
 
@@ -57,7 +57,7 @@ impl Act {
 
 /// The result of a change.
 #[derive(Debug)]
-pub(crate) enum Done {
+pub(crate) enum Effect {
     /// The job after it.
     Job(Box<JobState>),
     /// The number of runs that it is about, if they were counted.
@@ -67,7 +67,7 @@ pub(crate) enum Done {
     Deleted,
 }
 
-impl Done {
+impl Effect {
     /// The number of runs that it is about, where there is one.
     pub(crate) fn runs(&self) -> Option<usize> {
         match self {
@@ -78,7 +78,7 @@ impl Done {
     }
 }
 
-impl From<JobState> for Done {
+impl From<JobState> for Effect {
     fn from(state: JobState) -> Self {
         Self::Job(Box::new(state))
     }
@@ -89,7 +89,7 @@ impl From<JobState> for Done {
 ///
 /// # Errors
 /// As the call of [`Schedules`](allora_core::Schedules) that makes it.
-pub(crate) async fn apply(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Done> {
+pub(crate) async fn apply(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Effect> {
     let result = done(reader, name, act, note).await;
     log_action(act.word(), name, (reader, note), result.as_ref().err());
     result
@@ -116,7 +116,7 @@ pub(crate) fn log_action(
     );
 }
 
-async fn done(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Done> {
+async fn done(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Effect> {
     let store = reader.whole_store(note);
     Ok(match act {
         Act::Pause(until) => {
@@ -130,23 +130,34 @@ async fn done(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Done
         Act::Skip(n) => {
             let skipped = store.skip_next(name, *n).await?;
             let count = skipped.map_or(Some(0), |left_out| left_out.count);
-            Done::Runs(count.and_then(|count| usize::try_from(count).ok()))
+            Effect::Runs(count.and_then(|count| usize::try_from(count).ok()))
         }
-        Act::Trigger(id) => Done::Triggered(Box::new(store.trigger(name, id).await?)),
-        Act::Cancel(None) => Done::Runs(Some(store.cancel(name).await?)),
-        Act::Cancel(Some(id)) => Done::Runs(Some(store.cancel_trigger(name, id).await?)),
+        Act::Trigger(id) => Effect::Triggered(Box::new(store.trigger(name, id).await?)),
+        Act::Cancel(None) => Effect::Runs(Some(store.cancel(name).await?)),
+        Act::Cancel(Some(id)) => Effect::Runs(Some(store.cancel_trigger(name, id).await?)),
         Act::Rerun(occurrence) => store.rerun(name, occurrence).await?.into(),
         Act::Dismiss(occurrence) => store.dismiss(name, occurrence).await?.into(),
-        Act::Backfill(from, until) => Done::Filled(store.backfill(name, *from, *until).await?),
+        Act::Backfill(from, until) => Effect::Filled(store.backfill(name, *from, *until).await?),
         Act::Reset => store.reset(name).await?.into(),
         Act::Delete => {
             store.delete(name).await?;
-            Done::Deleted
+            Effect::Deleted
         }
         Act::Add(stored) => store.add(stored).await?.into(),
         Act::Edit(stored) => store.modify(stored).await?.into(),
         Act::Undo(change) => store.undo(change).await?.into(),
     })
+}
+
+/// The newest of these changes that the store has applied; `None` also for a store without a record of changes.
+pub(crate) async fn last_change(
+    reader: &Reader,
+    name: &str,
+    actions: &[ChangeAction],
+) -> Option<record::Change> {
+    let filter = ChangeFilter::default().name(name).actions(actions);
+    let page = reader.changes(filter, None, 10).await.ok()?;
+    page.changes.into_iter().find(|change| change.result == ChangeResult::Applied)
 }
 
 /// The id of a trigger that its form proposes: a second click triggers nothing.

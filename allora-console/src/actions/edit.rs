@@ -2,7 +2,7 @@
 //! and then stored, unless the job has changed meanwhile.
 
 use super::{
-    apply::{Act, apply},
+    apply::{Act, apply, last_change},
     draft::{Draft, Wrong},
     form::check_note,
     page::{NOT_TRIED, PERHAPS_DONE, allowed, answered, failed, sent_up_to},
@@ -21,11 +21,8 @@ use crate::{
     words::counted,
 };
 use allora_core::{
-    ErrorKind, Result, Schedule, StoredSchedule, Time,
-    backend::JobState,
-    check_name,
-    record::{Change, ChangeAction, ChangeResult},
-    stored::{ChangeFilter, Definition},
+    ErrorKind, Result, Schedule, StoredSchedule, Time, backend::JobState, check_name,
+    record::ChangeAction, stored::Definition,
 };
 use askama::Template;
 use axum::{
@@ -448,7 +445,7 @@ impl Form {
     /// The form comes back with both versions, and is now about the newer one: what was not touched in it follows
     /// that.
     async fn too_late(&mut self, ask: &Ask, facts: Facts) -> Result<Answer> {
-        let last = last(&ask.reader, &self.draft.name, &ChangeAction::DEFINITIONS).await;
+        let last = last_change(&ask.reader, &self.draft.name, &ChangeAction::DEFINITIONS).await;
         let who = last.map_or_else(
             || "Somebody".to_owned(),
             |change| {
@@ -477,7 +474,7 @@ impl Form {
 
     async fn sequence(&self, reader: &Reader) -> Option<i64> {
         let action = if self.is_new() { ChangeAction::Create } else { ChangeAction::Modify };
-        last(reader, &self.draft.name, &[action]).await.map(|change| change.sequence)
+        last_change(reader, &self.draft.name, &[action]).await.map(|change| change.sequence)
     }
 
     async fn preview(
@@ -550,13 +547,6 @@ impl Form {
         let zone = state.and_then(|state| described(state).zone);
         ask.context(now.unwrap_or(DateTime::UNIX_EPOCH)).in_zone_of(zone.as_deref())
     }
-}
-
-/// The newest of these changes that the store has applied; `None` also for a store without a record of changes.
-async fn last(reader: &Reader, name: &str, actions: &[ChangeAction]) -> Option<Change> {
-    let filter = ChangeFilter::default().name(name).actions(actions);
-    let page = reader.changes(filter, None, 10).await.ok()?;
-    page.changes.into_iter().find(|change| change.result == ChangeResult::Applied)
 }
 
 /// The parts of a definition in words, always in this order: label, value, and whether it is set.

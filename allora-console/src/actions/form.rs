@@ -189,7 +189,7 @@ impl Form {
 
 /// # Errors
 /// A sentence for the person who wrote the note, or none.
-pub(super) fn check_note(verb: Verb, note: &str) -> Result<(), String> {
+pub(crate) fn check_note(verb: Verb, note: &str) -> Result<(), String> {
     if verb.needs_note() && note.is_empty() {
         return Err("Write a note: whoever comes next will ask why it was done.".into());
     }

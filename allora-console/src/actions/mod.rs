@@ -15,10 +15,12 @@ mod preview;
 mod undo;
 mod verb;
 
+pub(crate) use apply::{Act, Effect, apply, last_change, log_action, signed};
 pub(crate) use done::{Done, done};
 pub(crate) use draft::{Draft, Wrong};
 pub(crate) use edit::{act as edit, ask_first as ask_edit};
+pub(crate) use form::check_note;
 pub(crate) use many::{act as act_on_many, ask_first as ask_many, many_buttons};
 pub(crate) use page::{act, ask_first};
 pub(crate) use undo::{ask_first as ask_undo, undo};
-pub(crate) use verb::{buttons, letter_buttons};
+pub(crate) use verb::{Verb, buttons, letter_buttons};

@@ -2,10 +2,14 @@
 
 use super::{
     call::{Answer, Call},
+    operate::noted,
     problem::{Problem, Type},
     shown, token,
 };
-use crate::reader::Reader;
+use crate::{actions::log_action, reader::Reader};
+use allora_core::{Error, ErrorKind, Result, schedule::Calendar};
+use axum::{http::StatusCode, response::IntoResponse};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The most jobs that are named as users of a calendar.
@@ -15,7 +19,7 @@ pub(crate) async fn list(call: Call) -> Answer {
     let Call { query, reader, .. } = &call;
     let after = query.some("page").and_then(token::read);
     let (found, next) = reader.calendars(after.as_deref(), query.count("limit")).await?;
-    let item = |(name, calendar): &(String, allora_core::Result<_>)| match calendar {
+    let item = |(name, calendar): &(String, Result<_>)| match calendar {
         Ok(calendar) => object(name, calendar),
         Err(error) => json!({ "name": name, "text": null, "unreadable": error.to_string() }),
     };
@@ -33,7 +37,7 @@ pub(crate) async fn one(call: Call) -> Answer {
     call.json(object)
 }
 
-fn object(name: &str, calendar: &allora_core::schedule::Calendar) -> Value {
+fn object(name: &str, calendar: &Calendar) -> Value {
     json!({ "name": name, "text": calendar.to_string(), "unreadable": null })
 }
 
@@ -42,5 +46,54 @@ fn own(reader: &Reader, name: &str) -> Result<(), Problem> {
     match reader.access().may_name(name) {
         true => Ok(()),
         false => Err(Problem::new(Type::NotFound, format!("there is no calendar {name:?}"))),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    text: String,
+}
+
+/// Sets a calendar. Jobs that it excludes no more run earlier.
+pub(crate) async fn put(call: Call) -> Answer {
+    let Call { query, reader, .. } = &call;
+    let (name, note) = (query.text("name"), query.text("note"));
+    own(reader, name)?;
+    noted(note)?;
+    let Body { text } = call.object()?;
+    let calendar =
+        Calendar::parse(&text).map_err(|error| Problem::from(Error::from(error)).field("text"))?;
+    let moved = reader.whole_store(note).upsert_calendar(name, &calendar).await;
+    log_action("set calendar", name, (reader, note), moved.as_ref().err());
+    let mut moved = moved.map_err(|error| match error.kind() {
+        ErrorKind::Invalid => Problem::from(error).field("name"),
+        _ => error.into(),
+    })?;
+    moved.retain(|job| reader.access().may_name(job));
+    let mut object = object(name, &calendar);
+    object["moved"] = json!(moved);
+    call.json(object)
+}
+
+/// Deletes a calendar that no job uses.
+pub(crate) async fn delete(call: Call) -> Answer {
+    let Call { query, reader, .. } = &call;
+    let (name, note) = (query.text("name"), query.text("note"));
+    own(reader, name)?;
+    noted(note)?;
+    let deleted = reader.whole_store(note).delete_calendar(name).await;
+    log_action("delete calendar", name, (reader, note), deleted.as_ref().err());
+    match deleted {
+        Ok(()) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(error) if error.kind() == ErrorKind::Invalid => {
+            // The error names the jobs, of which the caller may not know.
+            let detail = match reader.access().is_limited() {
+                true => format!("jobs use the calendar {name:?}"),
+                false => error.to_string(),
+            };
+            Err(Problem::new(Type::Conflict, detail))
+        }
+        Err(error) => Err(error.into()),
     }
 }

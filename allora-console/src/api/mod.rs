@@ -3,10 +3,13 @@
 //! Names stand in the query, since they are any text and proxies fold `..` and `%2F` in paths. So all paths are fixed,
 //! and a request is looked up by its path and its method.
 
+mod bulk;
 mod calendars;
 mod call;
+mod changes;
 mod definition;
 mod openapi;
+mod operate;
 mod params;
 mod problem;
 mod reads;
@@ -16,6 +19,7 @@ mod service;
 mod shown;
 mod times;
 mod token;
+mod transfer;
 mod work;
 
 pub(crate) use call::answer;
@@ -39,6 +43,8 @@ pub(crate) struct Operation {
     /// One line.
     pub(crate) summary: &'static str,
     pub(crate) params: &'static [Param],
+    /// The headers of which it takes notice, each with a line about it.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
     pub(crate) body: Option<Form>,
     /// The status and the form of its answers, problems apart.
     pub(crate) answers: &'static [(u16, Form)],
@@ -75,8 +81,9 @@ impl Operation {
         summary: &'static str,
         run: fn(Call) -> BoxFuture<'static, Answer>,
     ) -> Self {
-        let (changes, params, body, answers) = (false, &[], None, &[]);
-        Self { method, path, scope: Some(scope), changes, summary, params, body, answers, run }
+        let (changes, scope, body, answers) = (false, Some(scope), None, &[]);
+        let (params, headers) = (&[], &[]);
+        Self { method, path, scope, changes, summary, params, headers, body, answers, run }
     }
 
     /// Everybody may ask.
@@ -96,6 +103,11 @@ impl Operation {
         self
     }
 
+    const fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
+        self.headers = headers;
+        self
+    }
+
     const fn takes(mut self, body: Form) -> Self {
         self.body = Some(body);
         self
@@ -112,7 +124,28 @@ const fn json(schema: &'static str) -> Form {
     Form { media: &["application/json"], schema, most: 1024 * 1024, is_optional: false }
 }
 
-/// No body, or any bytes of this media type.
+/// As [`json`], which a request may leave away.
+const fn optional(schema: &'static str) -> Form {
+    Form { is_optional: true, ..json(schema) }
+}
+
+/// A body that has a note at most.
+const fn note() -> Form {
+    optional("NoteBody")
+}
+
+/// An object of this schema in each line.
+const fn lines(schema: &'static str) -> Form {
+    Form { media: LINES, most: 16 * 1024 * 1024, ..json(schema) }
+}
+
+const PATCH: Form =
+    Form { media: &["application/merge-patch+json", "application/json"], ..json("Patch") };
+
+/// An answer without a body.
+const NOTHING: Form = bytes(&[]);
+
+/// Any bytes of these media types.
 const fn bytes(media: &'static [&'static str]) -> Form {
     Form { media, schema: "", most: 0, is_optional: false }
 }
@@ -126,6 +159,11 @@ const PREFIX: Param = Param::new("prefix", Of::Text, "only jobs whose names begi
 const KIND: Param = Param::new("kind", Of::Name, "only jobs of this kind");
 const LIMIT: Param = Param::new("limit", Of::Number(1, 500, Some(50)), "the most items of a page");
 const PAGE: Param = Param::new("page", Of::Page, "the `next` of the page before");
+const NOTE: Param = Param::new("note", Of::Text, "the reason, for the record of changes");
+const DRY_RUN: Param =
+    Param::new("dry_run", Of::Flag, "changes nothing, and says what would be changed");
+const GAP: Param =
+    Param::new("gap", Of::Word(gaps), "what becomes of the occurrences that are due");
 const FROM: Param = Param::new("from", Of::Time, "only what is not older than this");
 const UNTIL: Param = Param::new("until", Of::Time, "only what is older than this");
 const OUTCOME: Param = Param::new(
@@ -142,6 +180,10 @@ fn states() -> Vec<&'static str> {
     Word::ALL.map(Word::text).to_vec()
 }
 
+fn gaps() -> Vec<&'static str> {
+    vec!["catch-up", "missed"]
+}
+
 fn orders() -> Vec<&'static str> {
     vec!["name", "next"]
 }
@@ -149,6 +191,17 @@ fn orders() -> Vec<&'static str> {
 fn actions() -> Vec<&'static str> {
     ChangeAction::ALL.map(ChangeAction::word).to_vec()
 }
+
+const IF_MATCH: (&str, &str) =
+    ("If-Match", "the `ETag` of the definition that you have read, or *");
+const IF_NONE_MATCH: (&str, &str) = ("If-None-Match", "*: only if there is no such job");
+const IDEMPOTENCY_KEY: (&str, &str) = (
+    "Idempotency-Key",
+    "the id of the trigger, as `id` in the body; the same one runs the job once",
+);
+
+/// The longest time for which orphans are kept.
+const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The longest wait of a request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -188,6 +241,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ])
     .answers(&[(200, json("JobPage"))]),
     Operation::new(
+        ("POST", "/jobs"),
+        Scope::Edit,
+        "Adds a job",
+        |call| Box::pin(changes::add(call)),
+    )
+    .changes()
+    .with(&[NOTE])
+    .takes(json("StoredSchedule"))
+    .answers(&[(201, json("JobState"))]),
+    Operation::new(
         ("GET", "/job"),
         Scope::Read,
         "A job; with `wait`, as soon as it is another than that of `tag`",
@@ -200,12 +263,44 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ])
     .answers(&[(200, json("Job"))]),
     Operation::new(
+        ("DELETE", "/job"),
+        Scope::Edit,
+        "Deletes a job; its history stays, and the deletion can be undone",
+        |call| Box::pin(changes::delete(call)),
+    )
+    .changes()
+    .with(&[NAME, NOTE])
+    .headers(&[IF_MATCH])
+    .answers(&[(200, json("Deleted"))]),
+    Operation::new(
         ("GET", "/job/definition"),
         Scope::Read,
         "The definition of a stored schedule, with its tag in `ETag`",
         |call| Box::pin(definition::get(call)),
     )
     .with(&[NAME])
+    .answers(&[(200, json("StoredSchedule"))]),
+    Operation::new(
+        ("PUT", "/job/definition"),
+        Scope::Edit,
+        "Sets the definition of a job, which is added if there is none",
+        |call| Box::pin(definition::put(call)),
+    )
+    .changes()
+    .with(&[NAME, NOTE, GAP])
+    .headers(&[IF_MATCH, IF_NONE_MATCH])
+    .takes(json("StoredSchedule"))
+    .answers(&[(200, json("StoredSchedule")), (201, json("StoredSchedule"))]),
+    Operation::new(
+        ("PATCH", "/job/definition"),
+        Scope::Edit,
+        "Changes parts of a definition, as RFC 7396 merges them",
+        |call| Box::pin(definition::patch(call)),
+    )
+    .changes()
+    .with(&[NAME, NOTE, GAP])
+    .headers(&[IF_MATCH])
+    .takes(PATCH)
     .answers(&[(200, json("StoredSchedule"))]),
     Operation::new(("GET", "/job/data"), Scope::Data, "The data of a job, as its bytes", |call| {
         Box::pin(reads::data(call))
@@ -247,6 +342,97 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     )
     .with(&[NAME, OUTCOME, FROM, UNTIL, LIMIT, PAGE])
     .answers(&[(200, json("RunPage"))]),
+    Operation::new(
+        ("POST", "/job/trigger"),
+        Scope::Run,
+        "Runs a job now, once for each id; with `wait`, the answer is the end of the run",
+        |call| Box::pin(operate::trigger(call)),
+    )
+    .changes()
+    .with(&[NAME, Param::new("wait", Of::Period(LONGEST_WAIT), "the longest wait for the end of the run")])
+    .headers(&[IDEMPOTENCY_KEY])
+    .takes(optional("TriggerBody"))
+    .answers(&[(200, json("Triggered")), (202, json("Triggered"))]),
+    Operation::new(
+        ("POST", "/job/pause"),
+        Scope::Run,
+        "Pauses a job; triggers still run",
+        |call| Box::pin(operate::pause(call)),
+    )
+    .changes()
+    .with(&[NAME])
+    .takes(optional("PauseBody"))
+    .answers(&[(200, json("JobState"))]),
+    Operation::new(
+        ("POST", "/job/resume"),
+        Scope::Run,
+        "Ends a pause",
+        |call| Box::pin(operate::resume(call)),
+    )
+    .changes()
+    .with(&[NAME])
+    .takes(optional("ResumeBody"))
+    .answers(&[(200, json("JobState"))]),
+    Operation::new(
+        ("POST", "/job/skip"),
+        Scope::Run,
+        "Leaves out the next occurrences",
+        |call| Box::pin(operate::skip(call)),
+    )
+    .changes()
+    .with(&[NAME])
+    .takes(optional("SkipBody"))
+    .answers(&[(200, json("Skipped"))]),
+    Operation::new(
+        ("POST", "/job/cancel"),
+        Scope::Run,
+        "Cancels active and waiting runs",
+        |call| Box::pin(operate::cancel(call)),
+    )
+    .changes()
+    .with(&[NAME])
+    .takes(optional("CancelBody"))
+    .answers(&[(200, json("Cancelled"))]),
+    Operation::new(
+        ("POST", "/job/reset"),
+        Scope::Run,
+        "Starts a schedule again from now",
+        |call| Box::pin(operate::reset(call)),
+    )
+    .changes()
+    .with(&[NAME])
+    .takes(note())
+    .answers(&[(200, json("JobState"))]),
+    Operation::new(
+        ("POST", "/job/rerun"),
+        Scope::Run,
+        "Runs a dead letter again, or all of a job",
+        |call| Box::pin(operate::rerun(call)),
+    )
+    .changes()
+    .with(&[NAME])
+    .takes(optional("LetterBody"))
+    .answers(&[(200, json("Occurrences"))]),
+    Operation::new(
+        ("POST", "/job/dismiss"),
+        Scope::Run,
+        "Removes a dead letter, or all of a job",
+        |call| Box::pin(operate::dismiss(call)),
+    )
+    .changes()
+    .with(&[NAME])
+    .takes(optional("LetterBody"))
+    .answers(&[(200, json("Occurrences"))]),
+    Operation::new(
+        ("POST", "/job/backfill"),
+        Scope::Run,
+        "Runs the scheduled times of a range in the past",
+        |call| Box::pin(operate::backfill(call)),
+    )
+    .changes()
+    .with(&[NAME, DRY_RUN])
+    .takes(json("BackfillBody"))
+    .answers(&[(200, json("Occurrences"))]),
     Operation::new(
         ("GET", "/runs"),
         Scope::Read,
@@ -307,6 +493,25 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .with(&[CALENDAR])
     .answers(&[(200, json("Calendar"))]),
     Operation::new(
+        ("PUT", "/calendar"),
+        Scope::Edit,
+        "Sets a calendar; jobs that it excludes no more run earlier",
+        |call| Box::pin(calendars::put(call)),
+    )
+    .changes()
+    .with(&[CALENDAR, NOTE])
+    .takes(json("CalendarText"))
+    .answers(&[(200, json("Calendar"))]),
+    Operation::new(
+        ("DELETE", "/calendar"),
+        Scope::Edit,
+        "Deletes a calendar that no job uses",
+        |call| Box::pin(calendars::delete(call)),
+    )
+    .changes()
+    .with(&[CALENDAR, NOTE])
+    .answers(&[(204, NOTHING)]),
+    Operation::new(
         ("POST", "/explain"),
         Scope::Read,
         "A schedule that need not be stored: in words, with warnings and times",
@@ -331,6 +536,54 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         PAGE,
     ])
     .answers(&[(200, json("ChangePage"))]),
+    Operation::new(
+        ("POST", "/audit/undo"),
+        Scope::Read,
+        "Takes back a pause, a resumption, an edit or a deletion; needs the scope of that",
+        |call| Box::pin(changes::undo(call)),
+    )
+    .changes()
+    .with(&[NAME, Param::new("sequence", Of::Number(0, i64::MAX, None), "the `sequence` of the change").required()])
+    .takes(note())
+    .answers(&[(200, json("JobState"))]),
+    Operation::new(
+        ("POST", "/bulk"),
+        Scope::Read,
+        "Changes all jobs of a filter; needs `run`, or `edit` to delete",
+        |call| Box::pin(bulk::change(call)),
+    )
+    .changes()
+    .with(&[DRY_RUN])
+    .takes(json("BulkBody"))
+    .answers(&[(200, json("BulkReport"))]),
+    Operation::new(
+        ("POST", "/sync"),
+        Scope::Admin,
+        "Makes the store have these schedules",
+        |call| Box::pin(transfer::sync(call)),
+    )
+    .changes()
+    .with(&[Param::new("complete", Of::Text, "the set is all that has names with this prefix: others are orphaned, and later deleted"), Param::new("grace", Of::Period(LONGEST_GRACE), "the time for which orphans are kept; default: 24h"), DRY_RUN, NOTE])
+    .takes(lines("StoredSchedule"))
+    .answers(&[(200, json("Synced"))]),
+    Operation::new(
+        ("GET", "/export"),
+        Scope::Admin,
+        "Calendars and stored schedules with their progress, one a line",
+        |call| Box::pin(transfer::export(call)),
+    )
+    .with(&[PREFIX, KIND])
+    .answers(&[(200, lines("ExportLine"))]),
+    Operation::new(
+        ("POST", "/import"),
+        Scope::Admin,
+        "Adds the lines of an export",
+        |call| Box::pin(transfer::import(call)),
+    )
+    .changes()
+    .with(&[Param::new("skip_existing", Of::Flag, "a name that is taken is no error"), DRY_RUN, NOTE])
+    .takes(lines("ExportLine"))
+    .answers(&[(200, json("ImportReport"))]),
     Operation::new(
         ("GET", "/events"),
         Scope::Read,

@@ -67,18 +67,24 @@ fn id(operation: &Operation) -> String {
 
 fn described(operation: &Operation) -> Value {
     let answers = operation.answers.iter().map(|(status, form)| {
-        let answer = json!({ "description": reason(*status), "content": content(form) });
+        let mut answer = json!({ "description": reason(*status) });
+        if !form.media.is_empty() {
+            answer["content"] = content(form);
+        }
         (status.to_string(), answer)
     });
     let mut responses: Map<String, Value> = answers.collect();
     responses.insert("default".into(), json!({ "$ref": "#/components/responses/Problem" }));
     let scope = operation.scope.map(|scope| scope.word());
+    let header = |(name, text): &(&str, &str)| json!({ "name": name, "in": "header", "description": text, "schema": { "type": "string" } });
+    let parameters =
+        operation.params.iter().map(parameter).chain(operation.headers.iter().map(header));
     let mut described = json!({
         "operationId": id(operation),
         "summary": operation.summary,
         "x-scope": scope,
         "x-changes": operation.changes,
-        "parameters": operation.params.iter().map(parameter).collect::<Vec<_>>(),
+        "parameters": parameters.collect::<Vec<_>>(),
         "responses": responses,
     });
     if scope.is_none() {

@@ -105,6 +105,8 @@ struct Parts {
     range: Option<Range<usize>>,
     remedy: Option<String>,
     header: Option<(HeaderName, HeaderValue)>,
+    /// Those of the lines of the body.
+    errors: Vec<Value>,
     /// For the log alone.
     cause: Option<String>,
 }
@@ -114,7 +116,8 @@ impl Problem {
     pub(crate) fn new(of: Type, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         let (field, range, remedy, header, cause) = (None, None, None, None, None);
-        Self(Box::new(Parts { of, detail, field, range, remedy, header, cause }))
+        let errors = Vec::new();
+        Self(Box::new(Parts { of, detail, field, range, remedy, header, errors, cause }))
     }
 
     pub(crate) fn bad_parameter(name: &str, detail: impl Into<String>) -> Self {
@@ -128,6 +131,12 @@ impl Problem {
     /// As of a job that does not exist.
     pub(crate) fn no_job(name: &str) -> Self {
         Self::new(Type::NotFound, format!("there is no job named {name:?}"))
+    }
+
+    /// The error of a store that was given a schedule, in which nothing else is wrong.
+    pub(crate) fn of_schedule(error: Error) -> Self {
+        let problem = Self::from(error);
+        if problem.of() == Type::Rejected { problem.field("schedule") } else { problem }
     }
 
     pub(crate) fn no_scope(scope: Scope) -> Self {
@@ -152,6 +161,11 @@ impl Problem {
         self
     }
 
+    pub(crate) fn errors(mut self, errors: Vec<Value>) -> Self {
+        self.0.errors = errors;
+        self
+    }
+
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.header = Some((name, value));
         self
@@ -173,7 +187,7 @@ impl Problem {
 
     /// As an object, without the id of the request.
     pub(crate) fn object(&self) -> Value {
-        let Parts { of, detail, field, range, remedy, .. } = &*self.0;
+        let Parts { of, detail, field, range, remedy, errors, .. } = &*self.0;
         let (status, _, title) = of.row();
         let mut object =
             json!({ "type": of.urn(), "title": title, "status": status, "detail": detail });
@@ -186,6 +200,16 @@ impl Problem {
         if let Some(remedy) = remedy {
             object["remedy"] = remedy.as_str().into();
         }
+        if !errors.is_empty() {
+            object["errors"] = errors.as_slice().into();
+        }
+        object
+    }
+
+    /// As the error of this line of a body.
+    pub(crate) fn of_line(&self, line: usize) -> Value {
+        let mut object = self.object();
+        object["line"] = line.into();
         object
     }
 

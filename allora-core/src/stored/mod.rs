@@ -91,7 +91,7 @@ pub use client::Schedules;
 pub use definition::Definition;
 pub(crate) use definition::Found;
 #[cfg(feature = "json")]
-pub use export::ScheduleExport;
+pub use export::{ExportLine, Imported, ScheduleExport};
 pub use list::{Filter, ScheduleState};
 pub use operate::{MAX_BACKFILL, MAX_SKIP};
 pub use planned::Creation;

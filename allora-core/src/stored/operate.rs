@@ -274,7 +274,27 @@ impl Schedules {
     ) -> Result<Outcome> {
         self.needed_history("trigger_and_wait")?;
         let triggered = self.trigger(name, id).await?;
-        self.end_of((name, id), &triggered, timeout, pending()).await
+        self.end_of_trigger(name, id, &triggered, timeout).await
+    }
+
+    /// Waits for the end of the occurrence of a [`trigger`](Self::trigger) with this id and this reply, for
+    /// at most `timeout`: the second half of [`trigger_and_wait`](Self::trigger_and_wait), for callers that
+    /// tell somebody of the trigger before its end.
+    ///
+    /// # Errors
+    /// `Unavailable` if it has not ended in time, as always in a store that keeps no history; `NotFound` if
+    /// it ended before, and the history has its end no more.
+    ///
+    /// # Cancel safety
+    /// A dropped call ends the wait; the occurrence goes on.
+    pub async fn end_of_trigger(
+        &self,
+        name: &str,
+        id: &str,
+        triggered: &Triggered,
+        timeout: Duration,
+    ) -> Result<Outcome> {
+        self.end_of((name, id), triggered, timeout, pending()).await
     }
 
     /// Waits for the end of the occurrence that this trigger has added: until `ended` tells it, or the

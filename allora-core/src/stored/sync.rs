@@ -200,7 +200,8 @@ impl Schedules {
             }
             None => {
                 let names: Vec<&str> = wanted.keys().copied().collect();
-                let reads = names.chunks(BATCH).map(|names| self.states(names));
+                // As a list, so that a task may be spawned with this call.
+                let reads: Vec<_> = names.chunks(BATCH).map(|names| self.states(names)).collect();
                 let mut reads = stream::iter(reads).buffered(READS);
                 while let Some(states) = reads.try_next().await? {
                     for state in states.iter().flatten() {
