@@ -16,11 +16,6 @@ pub(crate) fn without_output(text: &str) -> &str {
     OUTPUT.into_iter().fold(text, |text, words| text.split(words).next().unwrap_or_default())
 }
 
-/// The part of an error that comes before the output of its run.
-pub(crate) fn without_output(text: &str) -> &str {
-    text.split_once(OUTPUT).map_or(text, |(error, _)| error)
-}
-
 /// The time and the zone of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {

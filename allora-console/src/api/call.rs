@@ -6,8 +6,9 @@ use super::{
     problem::{Problem, Type},
 };
 use crate::{
-    access::{Access, Decision, Scope},
+    access::{Access, Scope},
     context::without_output,
+    identify::{Denial, LONGEST, identified},
     origin::{is_of_program, is_own},
     reader::Reader,
     shared::Shared,
@@ -16,7 +17,7 @@ use allora_core::{Runtime, is_internal};
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -67,24 +68,30 @@ fn request_id(runtime: &dyn Runtime, headers: &HeaderMap) -> String {
 }
 
 async fn run(shared: Arc<Shared>, request: Request) -> Answer {
-    let (parts, body) = request.into_parts();
-    if shared.hosts.as_ref().is_some_and(|hosts| !hosts.allow(&parts.uri, &parts.headers)) {
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    if shared.hosts.as_ref().is_some_and(|hosts| !hosts.allow(uri, headers)) {
         let detail = "the request names a host by which this API is not called";
         let remedy = "use the name of the host, or allow this one with --host or Console::hosts";
         return Err(Problem::new(Type::ForeignHost, detail).remedy(remedy));
     }
-    let operation = operation(&parts)?;
-    if !is_own(&parts.method, &parts.uri, &parts.headers)
-        && !is_of_program(&parts.method, &parts.headers)
-    {
+    let operation = operation(method, uri.path())?;
+    if !is_own(method, uri, headers) && !is_of_program(method, headers) {
         let detail = "a browser has sent this for the page of another site, or may have";
         let remedy = "send the token as `Authorization: Bearer`, or a body as application/json";
         return Err(Problem::new(Type::ForeignPage, detail).remedy(remedy));
     }
-    let access = match operation.scope {
-        None => Access::new(""),
-        Some(scope) => access(&shared, &parts, scope)?,
+    let (access, request) = match operation.scope {
+        None => (Access::new(""), request),
+        Some(scope) => {
+            let longest = operation.body.map_or(LONGEST, |form| form.most);
+            let (access, request) = identified(&shared, request, longest).await.map_err(denied)?;
+            if !access.may(scope) {
+                return Err(Problem::no_scope(scope));
+            }
+            (access, request)
+        }
     };
+    let (parts, body) = request.into_parts();
     if operation.changes && !shared.allows_actions {
         let remedy =
             "its operator allows changes with --allow-actions, or with Console::allow_actions";
@@ -111,11 +118,10 @@ async fn run(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// The operation of this path and this method.
-fn operation(parts: &Parts) -> Result<&'static Operation, Problem> {
-    let path = parts.uri.path();
+fn operation(asked: &Method, path: &str) -> Result<&'static Operation, Problem> {
     let below = path.strip_prefix("/v1").map(|below| if below == "/" { "" } else { below });
     let here = || OPERATIONS.iter().filter(|operation| Some(operation.path) == below);
-    let method = if parts.method == Method::HEAD { "GET" } else { parts.method.as_str() };
+    let method = if asked == Method::HEAD { "GET" } else { asked.as_str() };
     if let Some(found) = here().find(|operation| operation.method == method) {
         return Ok(found);
     }
@@ -129,7 +135,7 @@ fn operation(parts: &Parts) -> Result<&'static Operation, Problem> {
         methods.push("HEAD");
     }
     let allow = methods.join(", ");
-    let detail = format!("{path} has {allow}, and no {}", parts.method);
+    let detail = format!("{path} has {allow}, and no {asked}");
     let problem = Problem::new(Type::NoMethod, detail);
     match HeaderValue::from_str(&allow) {
         Ok(allow) => Err(problem.header(header::ALLOW, allow)),
@@ -137,30 +143,41 @@ fn operation(parts: &Parts) -> Result<&'static Operation, Problem> {
     }
 }
 
-/// The caller, who has this scope.
-fn access(shared: &Shared, parts: &Parts, scope: Scope) -> Result<Access, Problem> {
-    let Some(decide) = &shared.access else {
-        let remedy = "set a closure with Console::access that returns Some(Access) for each caller";
-        let detail = "the program that serves this API has not said who may use it";
-        return Err(Problem::new(Type::NoAccess, detail).remedy(remedy));
+/// The reason why nobody may make this request.
+fn denied(denial: Denial) -> Problem {
+    let (of, detail, remedy) = match denial {
+        Denial::Closed => (
+            Type::NoAccess,
+            "the program that serves this API has not said who may use it".into(),
+            "set a closure with Console::access that returns Some(Access) for each caller",
+        ),
+        Denial::Refused => (
+            Type::NoAccess,
+            "you may not use this API".into(),
+            "ask the operator of this API for access",
+        ),
+        Denial::Unknown => (
+            Type::Unauthorized,
+            "no valid token came along".into(),
+            "send a valid token as `Authorization: Bearer`, or sign the request",
+        ),
+        Denial::Unproven(why) => (
+            Type::Unauthorized,
+            format!("the signature is not accepted: {why}"),
+            "sign the request anew, as it is sent",
+        ),
+        Denial::NoBody => (
+            Type::TooLarge,
+            "the body did not come as a whole, or is longer than this operation takes".into(),
+            "send less at a time",
+        ),
+        Denial::Busy => (
+            Type::Busy,
+            "too many signed requests came within five minutes".into(),
+            "send it again later",
+        ),
     };
-    let access = match decide(parts) {
-        Decision::Reader(access) => access,
-        Decision::Refused => {
-            let remedy = "ask the operator of this API for access";
-            return Err(Problem::new(Type::NoAccess, "you may not use this API").remedy(remedy));
-        }
-        Decision::Unknown => {
-            let remedy = "send a valid token as `Authorization: Bearer`";
-            return Err(
-                Problem::new(Type::Unauthorized, "no valid token came along").remedy(remedy)
-            );
-        }
-    };
-    match access.may(scope) {
-        true => Ok(access),
-        false => Err(Problem::no_scope(scope)),
-    }
+    Problem::new(of, detail).remedy(remedy)
 }
 
 /// The body of a request, in the form that the operation takes.

@@ -150,9 +150,6 @@ const fn bytes(media: &'static [&'static str]) -> Form {
     Form { media, schema: "", most: 0, is_optional: false }
 }
 
-/// No body.
-const NOTHING: Form = bytes(&[]);
-
 const NAME: Param = Param::new("name", Of::Name, "the name of the job").required();
 const CALENDAR: Param = Param::new("name", Of::Name, "the name of the calendar").required();
 const PREFIX: Param = Param::new("prefix", Of::Text, "only jobs whose names begin with this text");

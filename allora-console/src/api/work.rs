@@ -4,7 +4,10 @@ use super::{
     call::{Answer, Call},
     problem::{Problem, Type},
 };
-use crate::gateway::{Asked, Gateway, Key, Node, Pool, Verdict};
+use crate::{
+    gateway::{Asked, Gateway, Key, Node, Pool, Verdict},
+    times::machine,
+};
 use allora_core::{ErrorKind, Pattern, Run, check_name, stored::RunTicket};
 use axum::{http::StatusCode, response::IntoResponse};
 use futures::future::{Either, select};
@@ -154,7 +157,7 @@ fn given(gateway: &Gateway, run: &Run) -> Value {
         "token": gateway.tickets.token(&run.ticket()),
         "name": run.name(),
         "kind": run.kind(),
-        "scheduled_at": super::shown::time(run.scheduled_at()),
+        "scheduled_at": machine(run.scheduled_at()),
         "attempt": run.attempt(),
         "fence": run.fence(),
         "mutex_fence": run.mutex_fence(),

@@ -8,7 +8,7 @@ mod demand;
 mod pool;
 mod ticket;
 
-pub(crate) use pool::{Asked, Given, Key, Pool, Verdict};
+pub(crate) use pool::{Asked, Key, Pool, Verdict};
 pub(crate) use ticket::Tickets;
 
 use allora_core::{BoxError, Handle, Run, Runtime, SchedulerBuilder};
