@@ -1,7 +1,13 @@
 //! The console and the HTTP API: their settings, and the router that they make.
 
 use crate::{
-    access::Decision, actions, api, assets, failure::Failure, gateway::{Gateway, Node}, headers, origin::Hosts, pages,
+    access::Decision,
+    actions, api, assets,
+    failure::Failure,
+    gateway::{Gateway, Node},
+    headers,
+    origin::Hosts,
+    pages,
     shared::Shared,
 };
 use allora_core::{Handle, Schedules};

@@ -14,9 +14,9 @@ mod ask;
 mod assets;
 mod console;
 mod context;
-mod entries;
 #[cfg_attr(not(test), expect(dead_code, reason = "the operations of the API will call it"))]
 mod deleted;
+mod entries;
 mod events;
 mod failure;
 mod gateway;

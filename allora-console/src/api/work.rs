@@ -81,7 +81,8 @@ struct Release {
 fn gateway(call: &Call) -> Result<(&Gateway, &Node), Problem> {
     let gateway = call.shared.gateway.as_ref();
     gateway.and_then(|gateway| Some((gateway, gateway.pool.node()?))).ok_or_else(|| {
-        let remedy = "its operator serves workers with `allora run --workers`, or with Console::gateway";
+        let remedy =
+            "its operator serves workers with `allora run --workers`, or with Console::gateway";
         Problem::new(Type::Unsupported, "this process has no work for workers").remedy(remedy)
     })
 }
@@ -141,7 +142,8 @@ fn checked(call: &Call, asked: Claims) -> Result<Asked, Problem> {
     }
     let mut patterns = Vec::with_capacity(kinds.len());
     for kind in kinds {
-        check_name(kind.trim_end_matches('*')).map_err(|error| Problem::from(error).field("kinds"))?;
+        check_name(kind.trim_end_matches('*'))
+            .map_err(|error| Problem::from(error).field("kinds"))?;
         if access.has_kinds() && !access.may_see("", &kind) {
             let detail = format!("your access is limited to other kinds than {kind:?}");
             return Err(Problem::new(Type::NoAccess, detail).field("kinds"));
@@ -222,7 +224,8 @@ pub(crate) async fn complete(call: Call) -> Answer {
     let (gateway, _) = gateway(&call)?;
     let Complete { token, output } = call.object()?;
     let ticket = gateway.tickets.ticket(&token).ok_or_else(superseded)?;
-    if let Some(outcome) = end(&call, &ticket, Verdict::Complete { output: output.clone() }).await? {
+    if let Some(outcome) = end(&call, &ticket, Verdict::Complete { output: output.clone() }).await?
+    {
         return call.json(json!({ "outcome": outcome }));
     }
     match call.shared.schedules().complete(&ticket, output.as_deref()).await {
@@ -263,7 +266,8 @@ async fn ended(call: &Call, token: &str, verdict: Verdict) -> Answer {
         Some(outcome) => call.json(json!({ "outcome": outcome })),
         None if is_elsewhere(call, &ticket).await => {
             let detail = "another gateway has this run, which goes on there until its lease ends";
-            let remedy = "report to the gateway that gave the run; without it, the run is run again";
+            let remedy =
+                "report to the gateway that gave the run; without it, the run is run again";
             Err(Problem::new(Type::Conflict, detail).remedy(remedy))
         }
         None => Err(superseded()),

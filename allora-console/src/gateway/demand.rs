@@ -37,7 +37,8 @@ impl Demand {
     /// A worker waits for runs of these kinds.
     pub(super) fn wait(&mut self, kinds: &[Pattern], now: Instant) {
         for pattern in kinds {
-            let new = Kind { pattern: pattern.clone(), waiting: 0, until: now, is_held_back: false };
+            let new =
+                Kind { pattern: pattern.clone(), waiting: 0, until: now, is_held_back: false };
             let kind = self.kinds.entry(pattern.to_string()).or_insert(new);
             (kind.waiting, kind.is_held_back) = (kind.waiting + 1, false);
         }

@@ -237,13 +237,6 @@ impl Pool {
         // Its count takes the lock.
         drop(held);
     }
-
-    /// The names of the workers that have runs or wait, each with the number of its runs.
-    #[cfg(test)]
-    pub(crate) fn numbers(&self) -> (usize, usize) {
-        let state = self.state();
-        (state.waiting.len(), state.held.len())
-    }
 }
 
 impl State {

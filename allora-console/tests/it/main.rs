@@ -11,6 +11,7 @@ mod limits;
 mod pages;
 #[cfg(feature = "tokens")]
 mod signed;
+mod work;
 
 use allora::{
     Memory, Run, Scheduler, Schedules, StoredSchedule,
