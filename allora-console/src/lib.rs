@@ -15,6 +15,7 @@ mod console;
 mod context;
 #[cfg_attr(not(test), expect(dead_code, reason = "the operations of the API will call it"))]
 mod deleted;
+mod denial;
 mod events;
 mod failure;
 mod headers;
