@@ -3,8 +3,8 @@
 use crate::{
     access::{Access, Scope},
     context::Context,
+    denial::Denial,
     failure::Failure,
-    identify::Denial,
     params::Params,
     reader::Reader,
     shared::Shared,

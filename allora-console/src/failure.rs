@@ -1,6 +1,6 @@
 //! Pages that say in words why there is no other page.
 
-use crate::{access::Scope, identify::Denial};
+use crate::{access::Scope, denial::Denial};
 use allora_core::{Error, ErrorKind};
 use askama::Template;
 use axum::{

@@ -16,6 +16,7 @@ mod console;
 mod context;
 #[cfg_attr(not(test), expect(dead_code, reason = "the operations of the API will call it"))]
 mod deleted;
+mod denial;
 mod entries;
 mod events;
 mod failure;

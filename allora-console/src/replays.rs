@@ -24,7 +24,7 @@ struct Seen {
     forgotten: i64,
 }
 
-/// What is known of a signature.
+/// The answer to a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// It comes for the first time, and is remembered.

@@ -2,7 +2,7 @@
 //!
 //! The signature is over the *signature base*: a line for each component that it covers, and one for its parameters.
 
-use allora_core::Time;
+use allora_core::{MAX_NAME, Time};
 use axum::{
     extract::OriginalUri,
     http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header, request::Parts},
@@ -175,6 +175,9 @@ impl Signed {
             .ok_or("Signature is no HMAC: it must be 32 bytes, as sig=:BASE64:")?;
         let text = |name| covered.params.get(name).and_then(BareItem::as_string);
         let key = text(key_ref("keyid")).ok_or("it has no keyid, the name of its key")?;
+        if key.as_str().len() > MAX_NAME {
+            return Err("its keyid is longer than a name can be".into());
+        }
         let named = covered.params.get(key_ref("alg"));
         if named.is_some_and(|alg| alg.as_string().is_none_or(|alg| alg.as_str() != ALGORITHM)) {
             return Err("its algorithm is another one than hmac-sha256".into());

@@ -280,6 +280,7 @@ fn a_signature_that_leaves_something_open_is_refused() {
         ("created is no number", input(&created, "created=\"now\"")),
         ("has expired", input(&created, &format!("{created};expires=1"))),
         ("no keyid", input("keyid=", "id=")),
+        ("longer than a name", input("keyid=\"ci\"", &format!("keyid=\"{}\"", "a".repeat(201)))),
         ("no keyid", input("keyid=\"ci\"", "keyid=ci")),
         ("another one than hmac-sha256", input("hmac-sha256", "hmac-sha512")),
         ("no digest sha-256", value("content-digest", "sha-256", "sha-512")),
