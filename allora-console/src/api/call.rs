@@ -1,7 +1,8 @@
 //! A request to the API, from its head to the answer of its operation.
 
 use super::{
-    OPERATIONS, Operation,
+    operation::Operation,
+    operations::OPERATIONS,
     params::Query,
     problem::{Problem, Type},
 };
