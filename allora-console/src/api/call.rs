@@ -1,14 +1,16 @@
 //! A request to the API, from its head to the answer of its operation.
 
 use super::{
-    OPERATIONS, Operation,
+    operation::Operation,
+    operations::OPERATIONS,
     params::Query,
     problem::{Problem, Type},
 };
 use crate::{
     access::{Access, Scope},
     context::without_output,
-    identify::{Denial, LONGEST, identified},
+    denial::Denial,
+    identify::{LONGEST, identified},
     origin::{is_of_program, is_own},
     reader::Reader,
     shared::Shared,

@@ -1,7 +1,12 @@
 //! The description of the API in the form of OpenAPI 3.1, made of the table of operations and of the schemas of the
 //! library.
 
-use super::{Form, OPERATIONS, Operation, params::Param, problem::Type};
+use super::{
+    operation::{Form, Operation},
+    operations::OPERATIONS,
+    params::Param,
+    problem::Type,
+};
 use allora_core::JSON_SCHEMA;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;

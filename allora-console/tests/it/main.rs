@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
 
 mod actions;
+mod api;
 mod edit;
 mod events;
 mod guards;
