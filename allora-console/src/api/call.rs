@@ -194,6 +194,9 @@ async fn read(operation: &Operation, headers: &HeaderMap, body: Body) -> Result<
             format!("the body is sent as {}, without an encoding", form.media.join(" or "));
         return Err(Problem::new(Type::MediaType, detail).field("content-type"));
     }
+    if body.is_empty() && !form.is_lines() {
+        return Err(Problem::new(Type::BadBody, "this operation needs a body"));
+    }
     Ok(body)
 }
 
