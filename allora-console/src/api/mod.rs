@@ -8,6 +8,7 @@ mod calendars;
 mod call;
 mod changes;
 mod definition;
+mod dispatch;
 mod openapi;
 mod operate;
 mod operation;
@@ -23,4 +24,4 @@ mod times;
 mod token;
 mod transfer;
 
-pub(crate) use call::answer;
+pub(crate) use dispatch::answer;
