@@ -6,6 +6,7 @@ use super::{
     entry::{Row, row},
     hours::{MONTH, in_a_month, median, sum},
     need::sentence,
+    past::NO_SUCCESSES,
     strip::{COMING, PAST, Strip, strip},
 };
 use crate::{
@@ -44,6 +45,7 @@ struct Facts {
     definition: Option<Definition>,
     /// `None` if the store keeps none.
     entries: Option<Vec<HistoryEntry>>,
+    lacks_successes: bool,
     /// Of the last 30 days.
     hours: Vec<Hour>,
     next: Vec<NextRun>,
@@ -77,7 +79,7 @@ struct View {
     rows: Vec<Row>,
     older: Option<String>,
     /// Why there is no row; empty if there is one.
-    no_rows: String,
+    rows_note: String,
     coming: Vec<Coming>,
     is_paused: bool,
     fields: Vec<Field>,
@@ -201,7 +203,18 @@ impl Facts {
         let one = state.clone().unwrap_or_else(|| JobState::empty(name));
         let hours = reader.hours_of(&[&one], now - MONTH, now).await?.remove(name);
         let hours = hours.unwrap_or_default();
-        Ok(Self { state, definition, entries, hours, next, why, nodes, is_key_busy })
+        let lacks_successes = reader.lacks_successes();
+        Ok(Self {
+            state,
+            definition,
+            entries,
+            lacks_successes,
+            hours,
+            next,
+            why,
+            nodes,
+            is_key_busy,
+        })
     }
 }
 
@@ -230,8 +243,9 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
     }
     let times: Vec<Time> = to_come.iter().map(|next| next.scheduled_at).collect();
     let entries = facts.entries.as_deref().unwrap_or_default();
-    let no_rows = match (&facts.entries, entries.is_empty()) {
+    let rows_note = match (&facts.entries, entries.is_empty()) {
         (None, _) => "This store keeps no history.",
+        (Some(_), _) if facts.lacks_successes => NO_SUCCESSES,
         (Some(_), true) => "It has not run yet.",
         (Some(_), false) => "",
     };
@@ -285,7 +299,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         answer: reason(&facts.why, at, context),
         rows: entries.iter().take(ROWS).map(|entry| row(entry, context)).collect(),
         older,
-        no_rows: no_rows.to_owned(),
+        rows_note: rows_note.to_owned(),
         coming: coming(&to_come, facts.definition.as_ref(), context),
         is_paused: state.paused.is_some(),
         fields: facts.definition.as_ref().map(|one| fields(one.settings())).unwrap_or_default(),
@@ -473,6 +487,7 @@ mod tests {
             next: Vec::new(),
             why: Why::new(WhyCode::Scheduled, "its next occurrence has not come yet"),
             nodes: Vec::new(),
+            lacks_successes: false,
             is_key_busy: false,
         }
     }
@@ -499,7 +514,7 @@ mod tests {
         assert_eq!(view.states.iter().map(|look| look.word).collect::<Vec<_>>(), ["waiting"]);
         assert_eq!(view.next.unwrap().text, "Tue 27 Oct 02:00 CET");
         assert_eq!(view.due.unwrap().text, "Tue 27 Oct 02:03 CET");
-        assert_eq!((&*view.no_rows, &*view.data), ("It has not run yet.", r#"{"to":"acme"}"#));
+        assert_eq!((&*view.rows_note, &*view.data), ("It has not run yet.", r#"{"to":"acme"}"#));
         assert!(view.fields.iter().any(|field| field.name == "delay" && field.value == "3m"));
     }
 
@@ -517,7 +532,7 @@ mod tests {
         facts.entries = Some(vec![entry]);
         let view = seen(facts, &Context::of_test());
         assert!(view.is_gone && view.states.is_empty());
-        assert_eq!((view.rows.len(), &*view.no_rows), (1, ""));
+        assert_eq!((view.rows.len(), &*view.rows_note), (1, ""));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     definition::described,
     grouped,
     hours::{Day, day},
-    past::Range,
+    past::{NO_SUCCESSES, Range},
 };
 use crate::{
     actions::many_buttons,
@@ -99,6 +99,7 @@ pub(crate) struct Found {
     gave_up_at: Option<usize>,
     /// The last 24 hours of the jobs, by name.
     days: HashMap<String, Day>,
+    lacks_successes: bool,
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer {
@@ -108,6 +109,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, ask: Ask) -> Answer 
     let rows = if asked.is_by_due { BY_DUE } else { ROWS };
     let mut found = find(&ask.reader, &asked, rows, now).await?;
     found.days = days(&ask.reader, &found.jobs, now).await?;
+    found.lacks_successes = ask.reader.lacks_successes();
     let view = view(asked, found, &context);
     answer(&Jobs { head: Head::new(&shared, &ask, &context, ("jobs", "jobs"), "Jobs"), view })
 }
@@ -218,6 +220,10 @@ fn view(asked: Asked, found: Found, context: &Context) -> View {
         (None, None) => {
             format!("{shown} in all{}.", if asked.after.is_empty() { "" } else { " from here" })
         }
+    };
+    let count = match found.lacks_successes {
+        true => format!("{count} {NO_SUCCESSES}"),
+        false => count,
     };
     let nothing = match (rows.is_empty(), asked.is_filtered()) {
         (false, _) => String::new(),

@@ -4,7 +4,7 @@ use super::{
     Answer, Head, Linked, answer, counted, grouped,
     hours::{Usual, WEEK, median, sum},
     need::{Need, capital, needs},
-    past::{Past, Range},
+    past::{NO_SUCCESSES, Past, Range},
     plots::{Plot, plots},
     timeline::{LANES, Timeline, timeline},
 };
@@ -173,9 +173,7 @@ fn view(overview: &Overview, (past, usual): (&Past, &Usual), context: &Context) 
         ));
     }
     if past.lacks_successes {
-        limits.push(
-            "This store keeps no runs that succeeded: the plots have the others alone.".to_owned(),
-        );
+        limits.push(format!("{NO_SUCCESSES} The plots have the others alone."));
     }
     if past.is_unknown {
         limits.push("This store keeps no history: the plot has no past.".to_owned());

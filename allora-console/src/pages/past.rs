@@ -9,6 +9,9 @@ use allora_core::{
 };
 use chrono::{DurationRound, TimeDelta};
 
+/// Said where runs that succeeded are missing, so that nobody takes their absence for a job that did not run.
+pub(super) const NO_SUCCESSES: &str = "This store keeps no runs that succeeded.";
+
 /// The time that the plots show: so many days by the hour, up to now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {

@@ -1,6 +1,7 @@
 //! Every page on a store in which schedules have run.
 
 use super::{console, get, unescaped, with_store};
+use allora::{Memory, Schedules, StoredSchedule, backend::HistoryLimits, runtime::Sim};
 
 /// The address in the first link that begins with this text.
 fn link<'a>(page: &'a str, begins: &str) -> &'a str {
@@ -98,6 +99,21 @@ fn a_job_that_never_was_is_a_page_in_words() {
                 "{path}: {}",
                 answer.body
             );
+        }
+    });
+}
+
+#[test]
+fn a_page_with_runs_says_that_the_store_keeps_no_successes() {
+    let sim = Sim::new(1);
+    let limits = HistoryLimits::default().without_successes();
+    let schedules = Schedules::on(Memory::new().with_history(limits), sim.node()).unwrap();
+    sim.block_on(async {
+        schedules.add(&StoredSchedule::new("a", "report", "@every 20s")).await.unwrap();
+        let router = console(schedules);
+        for path in ["/", "/jobs", "/job?name=a"] {
+            let page = get(&router, path).await.body;
+            assert!(page.contains("keeps no runs that succeeded"), "{path}: {page}");
         }
     });
 }

@@ -57,8 +57,10 @@ pub trait HistoryStore: Send + Sync {
 
     /// A page of the history, the highest cursor first. An entry that cannot be read is left out.
     ///
-    /// Of the query, only [`name`](HistoryQuery::name), [`before`](HistoryQuery::before) and the limit are
-    /// set: the engine reads on until a page has what the other conditions ask for.
+    /// Of the query, only [`name`](HistoryQuery::name), [`before`](HistoryQuery::before), the limit and
+    /// [`failures_only`](HistoryQuery::failures_only) are set: the engine reads on until a page has what
+    /// the other conditions ask for. A store without an index of failures may return other entries as
+    /// well, which the engine leaves out.
     async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>>;
 
     /// Removes from the history of one job the entries that are not kept. A dropped call may have removed
@@ -284,6 +286,7 @@ pub(super) async fn page(
         let missing = query.limit - found.len();
         let mut part = HistoryQuery::new(if query.leaves_out() { PAGE } else { missing });
         (part.name, part.before) = (query.name, place.as_ref());
+        part.failures_only = query.failures_only;
         let mut read = history.history_entries(part).await?;
         let is_last = !query.leaves_out() && read.len() < missing;
         let Some(last) = read.last() else { break };

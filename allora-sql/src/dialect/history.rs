@@ -8,6 +8,10 @@ use crate::{
 use allora_core::backend::{HistoryCursor, HistoryQuery};
 use std::sync::LazyLock;
 
+/// The condition of the index of failures. `is_failure = 1` alone would let PostgreSQL, as long as it has
+/// no statistics, prune one job by this index, and so read the failures of all.
+pub(super) const FAILURES: &str = "is_failure + 0 = 1";
+
 static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
 
 /// A statement about one of the two tables, as far as it is put together.
@@ -104,8 +108,9 @@ impl Dialect {
         Statement::new(parts.text, parts.args, b"")
     }
 
-    /// A page of the history. One of a job is made of two parts of the index, of which each is read in
-    /// its order.
+    /// A page of the history. One of a job is made of two parts of the index, each of which is read in
+    /// its order; of failures only the second one is read. Failures of all jobs have an index of their
+    /// own where the database knows partial ones; its condition has to be in the text for that.
     pub(crate) fn history_entries(&self, query: HistoryQuery<'_>) -> Statement {
         let columns = names(HISTORY);
         let head = format!("SELECT {columns} FROM {{h}} WHERE ");
@@ -113,12 +118,15 @@ impl Dialect {
         match query.name {
             None => {
                 parts.add(&head);
-                parts.text.push_str("1 = 1");
+                let is_indexed = query.failures_only && self.flavour.has_partial_indexes();
+                parts.text.push_str(if is_indexed { FAILURES } else { "1 = 1" });
                 parts.page(query);
             }
             Some(name) => {
-                for (between, is_failure) in [("", 0), (" UNION ALL ", 1)] {
-                    parts.text.push_str(between);
+                for is_failure in i64::from(query.failures_only)..=1 {
+                    if !parts.args.is_empty() {
+                        parts.text.push_str(" UNION ALL ");
+                    }
                     parts.text.push_str("SELECT * FROM (");
                     parts.add(&head);
                     parts.bind("name = ", Value::bytes(name));

@@ -84,9 +84,9 @@ pub(crate) trait Flavour: Send + Sync {
     fn pause(&self, _ms: u64) -> Option<String> {
         None
     }
-    /// The part of a `WHERE` that limits the due index to rows that are in it.
-    fn due_index_filter(&self) -> &'static str {
-        " WHERE index_at IS NOT NULL"
+    /// True if an index can be limited to the rows that meet a condition.
+    fn has_partial_indexes(&self) -> bool {
+        true
     }
     /// The most kinds of one due query.
     fn kinds_at_once(&self) -> usize;

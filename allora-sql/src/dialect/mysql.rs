@@ -83,8 +83,8 @@ impl Flavour for MySqlFlavour {
         16
     }
 
-    fn due_index_filter(&self) -> &'static str {
-        ""
+    fn has_partial_indexes(&self) -> bool {
+        false
     }
 
     fn whole_division(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! The tables and indexes: created, and checked.
 
-use super::{Dialect, names};
+use super::{Dialect, history::FAILURES, names};
 use crate::{
     driver::{Statement, Type, sql},
     encoding::{CHANGE, DATA, FLAG, HISTORY, JOB, RARE, STATE},
@@ -57,14 +57,20 @@ impl Dialect {
         let table = |name: &str, columns: &[(&str, Type)], constraint: &str| {
             Step::Run(self.table(name, columns, constraint))
         };
-        let index = |table: &str, columns: &str, filter: &str| {
-            let (name, table) = (format!("{p}_{}", index_name(table)), format!("{p}_{table}"));
+        let index = |name: &str, table: &str, rows: &str| {
+            let (name, table) = (format!("{p}_{name}"), format!("{p}_{table}"));
             let exists = self.flavour.index_exists(&table, &name);
             let exists = Statement::new(exists, Vec::new(), b"i");
-            let create = sql(format!("CREATE INDEX {name} ON {table} ({columns}){filter}"));
+            let create = sql(format!("CREATE INDEX {name} ON {table} {rows}"));
             Step::Index(Index { name, table, exists, create })
         };
-        vec![
+        let is_partial = self.flavour.has_partial_indexes();
+        let filter = if is_partial { " WHERE index_at IS NOT NULL" } else { "" };
+        let failures = is_partial.then(|| {
+            let rows = format!("(fence, name) WHERE {FAILURES}");
+            index("history_failure", "history", &rows)
+        });
+        let tables = vec![
             table("meta", META, "PRIMARY KEY (name)"),
             table("job", JOB, "UNIQUE (name)"),
             table("state", STATE, "PRIMARY KEY (id)"),
@@ -74,10 +80,11 @@ impl Dialect {
             table("change", CHANGE, "PRIMARY KEY (fence, name)"),
             // No index of the state table has a flag, so a claim moves none.
             table("flag", FLAG, "PRIMARY KEY (flag, name)"),
-            index("state", "kind, index_at, id", self.flavour.due_index_filter()),
-            index("history", "name, is_failure, fence", ""),
-            index("change", "name, fence", ""),
-        ]
+            index("state_index_at", "state", &format!("(kind, index_at, id){filter}")),
+            index("history_name", "history", "(name, is_failure, fence)"),
+            index("change_name", "change", "(name, fence)"),
+        ];
+        tables.into_iter().chain(failures).collect()
     }
 
     /// Makes a table, unless it is there.
@@ -131,13 +138,5 @@ impl Dialect {
             Step::Run(_) => None,
         };
         steps.filter_map(index).collect()
-    }
-}
-
-fn index_name(table: &str) -> &'static str {
-    match table {
-        "state" => "state_index_at",
-        "change" => "change_name",
-        _ => "history_name",
     }
 }

@@ -327,6 +327,38 @@ fn a_history_page_of_one_job_reads_only_its_part_of_the_index() {
     }
 }
 
+/// One page of failures among many successes takes one statement.
+#[test]
+fn a_page_of_failures_of_all_jobs_reads_their_own_index() {
+    // The driver of SQLite logs on a thread of its own; its plan is that of the text below.
+    for db in [Db::Postgres, Db::Sqlite] {
+        counted(db, async |place| {
+            let sql = place.builder().history(100_000).connect(&place.url).await.unwrap();
+            crate::measurements::fill_history(place, 50_000).await;
+            let fail = "UPDATE {p}_history SET is_failure = 1 WHERE fence IN (7, 9)";
+            connect::run(place, fail).await.unwrap();
+            let below = HistoryCursor { fence: 40_007, name: "job 7".into() };
+            let query = HistoryQuery::new(20).before(&below).failures_only();
+            let page = sql.history_store().unwrap().history_entries(query).await.unwrap();
+            let fences: Vec<i64> = page.iter().map(|entry| entry.fence).collect();
+            assert_eq!(fences, [9, 7], "{db:?}");
+            let statement = match db {
+                Db::Postgres => LAST.take(),
+                _ => format!(
+                    "SELECT * FROM {}_history WHERE is_failure + 0 = 1 AND fence <= ? \
+                     AND (fence < ? OR name < ?) ORDER BY fence DESC, name DESC LIMIT ?",
+                    place.prefix
+                ),
+            };
+            let values = vec!["40007", "40007", job_7(db), "20"];
+            let plan = plan(place, db, &statement, values).await;
+            assert!(plan.contains("_history_failure"), "{db:?}: {plan}");
+            assert!(!plan.contains("Sort") && !plan.contains("B-TREE"), "{db:?}: {plan}");
+            Vec::new()
+        });
+    }
+}
+
 fn page_on_sqlite(place: &Place, has_cursor: bool) -> String {
     let below = if has_cursor { " AND fence <= ? AND (fence < ? OR name < ?)" } else { "" };
     let history = format!("{}_history", place.prefix);
