@@ -8,6 +8,7 @@ mod calendars;
 mod call;
 mod changes;
 mod definition;
+mod dispatch;
 mod openapi;
 mod operate;
 mod operation;
@@ -24,4 +25,4 @@ mod token;
 mod transfer;
 mod work;
 
-pub(crate) use call::answer;
+pub(crate) use dispatch::answer;

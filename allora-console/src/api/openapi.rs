@@ -3,13 +3,11 @@
 
 use super::{
     operation::{Form, Operation},
-    operations::OPERATIONS,
     params::Param,
     problem::Type,
 };
 use allora_core::JSON_SCHEMA;
 use serde_json::{Map, Value, json};
-use std::sync::LazyLock;
 
 /// The schemas of the objects that the library does not have.
 const OWN: &str = include_str!("schemas.json");
@@ -18,15 +16,10 @@ const ABOUT: &str = "Jobs of a store of allora. Names stand in the query, times 
                      in `_ms` are whole milliseconds. Every error is `application/problem+json`. A list has `items` \
                      and `next`, the `page` of its next page.";
 
-/// The description as a text.
-pub(crate) fn text() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| description().to_string());
-    &TEXT
-}
-
-fn description() -> Value {
+/// The description of these operations.
+pub(crate) fn description(operations: &[Operation]) -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for operation in OPERATIONS {
+    for operation in operations {
         let path = paths.entry(format!("/v1{}", operation.path)).or_insert_with(|| json!({}));
         path[operation.method.to_ascii_lowercase()] = described(operation);
     }

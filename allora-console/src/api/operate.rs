@@ -243,7 +243,7 @@ pub(super) fn instant(field: &str, text: &str) -> Result<Time, Problem> {
     })
 }
 
-/// What becomes of the occurrences of a pause.
+/// The handling of the occurrences of a pause.
 pub(super) fn gap(word: Option<&str>) -> Result<Gap, Problem> {
     match word {
         None | Some("catch-up") => Ok(Gap::CatchUp),

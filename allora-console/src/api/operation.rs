@@ -98,9 +98,9 @@ impl Operation {
     }
 }
 
-/// An object of this schema.
+/// An object of this schema. The largest data of a job, as JSON, has a place in it.
 pub(super) const fn json(schema: &'static str) -> Form {
-    Form { media: &["application/json"], schema, most: 1024 * 1024, is_optional: false }
+    Form { media: &["application/json"], schema, most: 4 * 1024 * 1024, is_optional: false }
 }
 
 /// As [`json`], which a request may leave away.

@@ -1,14 +1,17 @@
 //! The table of operations, by which requests are answered and described.
 
 use super::{
-    bulk, calendars, changes, definition, operate,
+    bulk, calendars,
+    call::{Answer, Call},
+    changes, definition, openapi, operate,
     operation::{NOTHING, Operation, PATCH, bytes, json, lines, note, optional},
     params::{Of, Param},
     reads, runs, service, times, transfer, work,
 };
 use crate::{access::Scope, entries::OUTCOMES, words::Word};
 use allora_core::record::ChangeAction;
-use std::time::Duration;
+use axum::{http::header, response::IntoResponse};
+use std::{sync::LazyLock, time::Duration};
 
 const NAME: Param = Param::new("name", Of::Name, "the name of the job").required();
 const CALENDAR: Param = Param::new("name", Of::Name, "the name of the calendar").required();
@@ -62,6 +65,12 @@ const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The longest wait of a request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+async fn description(_: Call) -> Answer {
+    static TEXT: LazyLock<String> = LazyLock::new(|| openapi::description(OPERATIONS).to_string());
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    Ok((json, TEXT.as_str()).into_response())
+}
 
 /// All operations. Those of one path stand together.
 pub(crate) const OPERATIONS: &[Operation] = &[
@@ -489,7 +498,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .takes(json("ClaimRelease"))
     .answers(&[(200, json("ClaimEnd"))]),
     Operation::new(("GET", "/openapi.json"), Scope::Read, "This description", |call| {
-        Box::pin(service::description(call))
+        Box::pin(description(call))
     })
     .open()
     .answers(&[(200, json("Description"))]),

@@ -139,6 +139,18 @@ impl Problem {
         if problem.of() == Type::Rejected { problem.field("schedule") } else { problem }
     }
 
+    /// The problem of a text that is no JSON of the wanted form.
+    pub(crate) fn of_json(error: &serde_json::Error) -> Self {
+        let text = error.to_string();
+        let of_field = ["unknown field `", "missing field `", "duplicate field `"];
+        let field = of_field.iter().find_map(|begin| text.strip_prefix(begin)?.split('`').next());
+        let problem = Self::new(Type::BadBody, &*text);
+        match field {
+            Some(field) => problem.field(field),
+            None => problem,
+        }
+    }
+
     pub(crate) fn no_scope(scope: Scope) -> Self {
         let detail = format!("this needs the scope {:?}, which your access lacks", scope.word());
         Self::new(Type::NoScope, detail).remedy("ask the operator of this API for the scope")

@@ -58,7 +58,7 @@ pub(crate) fn schedule(object: Map<String, Value>) -> Result<StoredSchedule, Pro
 }
 
 fn wrong(object: &Map<String, Value>, error: &serde_json::Error) -> Problem {
-    let unreadable = super::call::of_json(error);
+    let unreadable = Problem::of_json(error);
     if unreadable.has_field() {
         return unreadable;
     }

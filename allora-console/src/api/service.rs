@@ -2,7 +2,6 @@
 
 use super::{
     call::{Answer, Call},
-    openapi,
     problem::{Problem, Type},
     shown, token,
 };
@@ -11,7 +10,6 @@ use allora_core::{
     Condition, KeyHolder, Time,
     backend::{Count, JobState},
 };
-use axum::{http::header, response::IntoResponse};
 use serde_json::{Map, Value, json};
 
 pub(crate) async fn about(call: Call) -> Answer {
@@ -110,9 +108,4 @@ pub(crate) async fn events(call: Call) -> Answer {
         let detail = "as many streams are open as may be";
         Problem::new(Type::Busy, detail).remedy("ask for what you need every few seconds instead")
     })
-}
-
-pub(crate) async fn description(_: Call) -> Answer {
-    let json = [(header::CONTENT_TYPE, "application/json")];
-    Ok((json, openapi::text()).into_response())
 }

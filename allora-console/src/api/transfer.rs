@@ -215,8 +215,7 @@ pub(crate) async fn sync(call: Call) -> Answer {
 }
 
 fn declared(call: &Call, line: &str) -> Result<StoredSchedule, Problem> {
-    let Object(object) =
-        serde_json::from_str(line).map_err(|error| super::call::of_json(&error))?;
+    let Object(object) = serde_json::from_str(line).map_err(|error| Problem::of_json(&error))?;
     let stored = schedule(object)?;
     may_add(call, &stored)?;
     Ok(stored)

@@ -138,7 +138,7 @@ const ALL: &[Bad] = &[
     (
         "POST",
         "/jobs",
-        &[("content-type", "application/json"), ("content-length", "1048577")],
+        &[("content-type", "application/json"), ("content-length", "4194305")],
         JOB,
         413,
         "too-large",
@@ -260,13 +260,13 @@ fn a_malformed_request_gets_its_problem_and_changes_nothing() {
 fn a_body_or_a_query_that_is_too_long_is_refused() {
     with_idle_store(&["report"], async |schedules| {
         let api = Api::new(&schedules, everything("ann"));
-        let long = format!("{{\"name\":\"{}\"}}", "a".repeat(1 << 20));
+        let long = format!("{{\"name\":\"{}\"}}", "a".repeat(1 << 22));
         api.send("POST", "/jobs", JSON, long).await.is_problem(413, "too-large");
         let query = format!("/jobs?prefix={}", "a".repeat(9_000));
         api.get(&query).await.is_problem(400, "bad-parameter");
         let broken = [b'"', 0xff, b'"'];
         api.send("POST", "/jobs", JSON, broken.to_vec()).await.is_problem(400, "bad-body");
-        let data = json!({ "name": "a", "kind": "mail", "schedule": "@daily", "data": "x".repeat(300_000) });
+        let data = json!({ "name": "a", "kind": "mail", "schedule": "@daily", "data": "x".repeat(1 << 20) });
         let large = api.post("/jobs", data).await;
         large.is_problem(422, "rejected");
         assert_eq!(large.at("/field"), "data");

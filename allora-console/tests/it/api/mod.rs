@@ -63,7 +63,7 @@ impl Reply {
 
     #[track_caller]
     pub(super) fn is(self, status: u16) -> Self {
-        assert_eq!(self.status, status, "{}", self.text);
+        assert_eq!(self.status, status, "{:.2000}", self.text);
         self
     }
 
@@ -71,7 +71,7 @@ impl Reply {
     #[track_caller]
     pub(super) fn is_problem(&self, status: u16, of: &str) {
         let said = (self.status, self.json["type"].as_str().unwrap_or_default());
-        assert_eq!(said, (status, &*format!("urn:allora:{of}")), "{}", self.text);
+        assert_eq!(said, (status, &*format!("urn:allora:{of}")), "{:.2000}", self.text);
     }
 }
 
@@ -161,7 +161,7 @@ fn check(method: &str, path: &str, reply: &Reply) {
         assert_eq!(reply.json["request_id"], reply.header("x-request-id"), "{method} {path}");
         return matches("Problem", &reply.json);
     }
-    let path = path.split('?').next().unwrap();
+    let path = path.split('?').next().unwrap().trim_end_matches('/');
     let operation = &DESCRIPTION["paths"][format!("/v1{path}")][method.to_lowercase()];
     let described = &operation["responses"][reply.status.to_string()];
     assert!(described.is_object(), "{method} {path} {}: not described", reply.status);

@@ -45,7 +45,8 @@ fn jobs_are_listed_page_by_page_and_by_their_states() {
 #[test]
 fn a_job_has_its_parts_its_times_and_its_reasons() {
     with_store(&["acme/report"], async |schedules| {
-        let data = StoredSchedule::new("data", "mail", "0 2 * * *; tags nightly")
+        let data = StoredSchedule::new("data", "mail", "0 2 * * *")
+            .tag("nightly")
             .in_zone("Europe/Rome")
             .data(&json!({ "to": "ann" }));
         schedules.add(&data).await.unwrap();
