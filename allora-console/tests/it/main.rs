@@ -12,7 +12,6 @@ mod limits;
 mod pages;
 #[cfg(feature = "tokens")]
 mod signed;
-mod work;
 
 use allora::{
     Memory, Run, Scheduler, Schedules, StoredSchedule,

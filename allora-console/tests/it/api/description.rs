@@ -2,7 +2,7 @@
 
 use super::{Api, DESCRIPTION, everything};
 use crate::{get, with_store};
-use allora_console::{Access, Console};
+use allora_console::{Access, Console, Scope};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn operations() -> impl Iterator<Item = (String, &'static str, &'static Value)> 
 #[test]
 fn the_router_answers_what_is_described_and_refuses_what_is_not() {
     with_store(&[], async |schedules| {
-        let api = Api::new(&schedules, everything("ann"));
+        let api = Api::new(&schedules, everything("ann").with(Scope::Work));
         let described: BTreeSet<(String, &str)> =
             operations().map(|(method, path, _)| (method, path)).collect();
         assert!(described.len() >= 40, "{}", described.len());

@@ -7,6 +7,7 @@ mod edits;
 mod limits;
 mod lines;
 mod reads;
+mod work;
 
 use super::{ask, send, spawn};
 use allora::{

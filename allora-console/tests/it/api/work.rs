@@ -1,13 +1,12 @@
 //! Workers over HTTP, by virtual time: the gateway gives runs to those who ask, and follows the rules of leases.
 
-use super::{Answer, send, spawn};
+use super::{Api, spawn};
 use allora::{
     Memory, Retry, Runtime, Scheduler, Schedules, StoredSchedule,
     backend::{HistoryLimits, HistoryQuery},
     runtime::{Sim, SimNode},
 };
 use allora_console::{Access, Console, Gateway, Scope};
-use axum::{Router, body::Body, http::Request};
 use futures::future::join;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -16,7 +15,7 @@ const LEASE: Duration = Duration::from_secs(30);
 
 /// A process with a node, a gateway and the API.
 struct Process {
-    router: Router,
+    api: Api,
     node: SimNode,
 }
 
@@ -40,7 +39,7 @@ fn process(sim: &Sim, store: &Memory, access: &Access) -> Process {
         .access(move |_| Some(access.clone()))
         .into_router();
     spawn(&node, scheduler);
-    Process { router, node }
+    Process { api: Api(router), node }
 }
 
 fn with_workers(access: Access, processes: usize, test: impl AsyncFnOnce(World)) {
@@ -74,7 +73,8 @@ impl World {
     }
 
     async fn post(&self, process: usize, path: &str, body: Value) -> (u16, Value) {
-        post(&self.processes[process].router, path, body).await
+        let answer = self.processes[process].api.post(path, body).await;
+        (answer.status, answer.json)
     }
 
     /// One run of these kinds, for which the request waits at most 20 s.
@@ -87,7 +87,7 @@ impl World {
         let body = json!({
             "worker": "web-7", "kinds": kinds, "max": 2, "wait_ms": 20_000, "claim_id": id,
         });
-        let (status, mut answer) = self.post(process, "/v1/claims", body).await;
+        let (status, mut answer) = self.post(process, "/claims", body).await;
         match status {
             204 => Vec::new(),
             _ => {
@@ -99,7 +99,7 @@ impl World {
 
     async fn state_of(&self, run: &Value) -> String {
         let body = json!({ "tokens": [run["token"]] });
-        let (status, answer) = self.post(0, "/v1/claim/heartbeat", body).await;
+        let (status, answer) = self.post(0, "/claim/heartbeat", body).await;
         assert_eq!(status, 200, "{answer}");
         answer["runs"][0]["state"].as_str().unwrap().to_owned()
     }
@@ -120,13 +120,6 @@ impl World {
     }
 }
 
-async fn post(router: &Router, path: &str, body: Value) -> (u16, Value) {
-    let request = Request::post(path).header("content-type", "application/json");
-    let request = request.body(Body::from(body.to_string())).unwrap();
-    let Answer { status, body, .. } = send(router, request).await;
-    (status, serde_json::from_str(&body).unwrap_or_default())
-}
-
 #[test]
 fn a_worker_takes_a_run_and_completes_it() {
     with_worker(async |world| {
@@ -137,7 +130,7 @@ fn a_worker_takes_a_run_and_completes_it() {
         assert_eq!(world.state_of(&run).await, "ok");
         let end = json!({ "token": run["token"], "output": "1,204 rows" });
         for _ in 0..2 {
-            let (status, answer) = world.post(0, "/v1/claim/complete", end.clone()).await;
+            let (status, answer) = world.post(0, "/claim/complete", end.clone()).await;
             assert_eq!((status, answer), (200, json!({ "outcome": "succeeded" })));
         }
         assert_eq!(world.outcomes("acme/report").await, ["succeeded 1,204 rows"]);
@@ -197,7 +190,7 @@ fn a_run_whose_worker_is_silent_is_run_again_and_the_late_worker_is_refused() {
         assert_eq!(world.claim(&["report"]).await.unwrap()["attempt"], 2);
         assert_eq!(world.state_of(&first).await, "lost");
         let (status, answer) =
-            world.post(0, "/v1/claim/complete", json!({ "token": first["token"] })).await;
+            world.post(0, "/claim/complete", json!({ "token": first["token"] })).await;
         assert_eq!((status, &answer["type"]), (409, &json!("urn:allora:superseded")));
         let said = &world.outcomes("a").await[1];
         assert_eq!(said, "retried the worker \"web-7\" did not send a heartbeat for 30s");
@@ -237,13 +230,13 @@ fn a_failure_follows_the_policy_of_the_job_or_what_the_worker_says() {
             for (field, value) in more.as_object().unwrap() {
                 end[field] = value.clone();
             }
-            let answer = world.post(0, "/v1/claim/fail", end).await;
+            let answer = world.post(0, "/claim/fail", end).await;
             assert_eq!(answer, (200, json!({ "outcome": outcome })));
         }
         world.add_as("b", "report", once_more).await;
         let run = world.claim(&["report"]).await.unwrap();
         let end = json!({ "token": run["token"], "error": "no such customer", "final": true });
-        let answer = world.post(0, "/v1/claim/fail", end).await;
+        let answer = world.post(0, "/claim/fail", end).await;
         assert_eq!(answer, (200, json!({ "outcome": "dead" })));
     });
 }
@@ -253,13 +246,13 @@ fn a_run_that_is_released_is_given_to_the_next_worker_at_the_same_attempt() {
     with_worker(async |world| {
         world.add("a", "report").await;
         let run = world.claim(&["report"]).await.unwrap();
-        let answer = world.post(0, "/v1/claim/release", json!({ "token": run["token"] })).await;
+        let answer = world.post(0, "/claim/release", json!({ "token": run["token"] })).await;
         assert_eq!(answer, (200, json!({ "outcome": "released" })));
         assert_eq!(world.claim(&["report"]).await.unwrap()["attempt"], 1);
         world.add_as("once", "mail", StoredSchedule::at_most_once).await;
         let run = world.claim(&["mail"]).await.unwrap();
         let (status, answer) =
-            world.post(0, "/v1/claim/release", json!({ "token": run["token"] })).await;
+            world.post(0, "/claim/release", json!({ "token": run["token"] })).await;
         assert_eq!((status, &answer["type"]), (409, &json!("urn:allora:conflict")), "{answer}");
     });
 }
@@ -277,7 +270,7 @@ fn a_worker_learns_of_a_cancellation_by_its_heartbeat() {
         }
         assert_eq!(state, "cancel");
         let (status, answer) =
-            world.post(0, "/v1/claim/complete", json!({ "token": run["token"] })).await;
+            world.post(0, "/claim/complete", json!({ "token": run["token"] })).await;
         assert_eq!((status, answer), (200, json!({ "outcome": "cancelled" })));
     });
 }
@@ -289,15 +282,15 @@ fn a_run_of_a_gateway_that_died_is_completed_by_another_one() {
         let run = world.claim(&["report"]).await.unwrap();
         world.processes[0].node.crash();
         let (_, answer) =
-            world.post(1, "/v1/claim/heartbeat", json!({ "tokens": [run["token"]] })).await;
+            world.post(1, "/claim/heartbeat", json!({ "tokens": [run["token"]] })).await;
         assert_eq!(answer["runs"][0]["state"], "elsewhere");
         let (status, _) = world
-            .post(1, "/v1/claim/fail", json!({ "token": run["token"], "error": "no paper" }))
+            .post(1, "/claim/fail", json!({ "token": run["token"], "error": "no paper" }))
             .await;
         assert_eq!(status, 409);
         let end = json!({ "token": run["token"], "output": "late" });
         for _ in 0..2 {
-            let answer = world.post(1, "/v1/claim/complete", end.clone()).await;
+            let answer = world.post(1, "/claim/complete", end.clone()).await;
             assert_eq!(answer, (200, json!({ "outcome": "succeeded" })));
         }
         world.sleep(2 * LEASE).await;
@@ -312,7 +305,7 @@ fn a_run_that_another_gateway_completed_is_no_longer_the_first_ones() {
         world.add("a", "report").await;
         let run = world.claim(&["report"]).await.unwrap();
         let end = json!({ "token": run["token"] });
-        assert_eq!(world.post(1, "/v1/claim/complete", end).await.0, 200);
+        assert_eq!(world.post(1, "/claim/complete", end).await.0, 200);
         world.sleep(LEASE / 2).await;
         assert_eq!(world.state_of(&run).await, "lost");
         assert_eq!(world.outcomes("a").await, ["succeeded"]);
@@ -344,7 +337,7 @@ fn a_worker_is_limited_by_kinds_and_not_by_prefixes() {
     ] {
         let ask = ask.clone();
         with_workers(access, 1, async move |world| {
-            let (said, answer) = world.post(0, "/v1/claims", ask).await;
+            let (said, answer) = world.post(0, "/claims", ask).await;
             assert_eq!(said, status, "{answer}");
         });
     }
@@ -359,20 +352,20 @@ fn malformed_requests_of_workers_are_refused() {
             ask
         };
         for (path, body, status, field) in [
-            ("/v1/claims", json!({}), 400, "worker"),
-            ("/v1/claims", claim(|ask| ask["labels"] = json!([])), 400, "labels"),
-            ("/v1/claims", claim(|ask| ask["max"] = json!(0)), 422, "max"),
-            ("/v1/claims", claim(|ask| ask["max"] = json!(1_001)), 422, "max"),
-            ("/v1/claims", claim(|ask| ask["kinds"] = json!([])), 422, "kinds"),
-            ("/v1/claims", claim(|ask| ask["kinds"] = json!(["a\nb"])), 422, "kinds"),
-            ("/v1/claims", claim(|ask| ask["wait_ms"] = json!(60_001)), 422, "wait_ms"),
-            ("/v1/claims", claim(|ask| ask["claim_id"] = json!("")), 422, "claim_id"),
-            ("/v1/claims", claim(|ask| ask["worker"] = json!("w".repeat(201))), 422, "worker"),
-            ("/v1/claim/heartbeat", json!({ "tokens": [] }), 422, "tokens"),
-            ("/v1/claim/complete", json!({}), 400, "token"),
-            ("/v1/claim/fail", json!({ "token": "a" }), 400, "error"),
+            ("/claims", json!({}), 400, "worker"),
+            ("/claims", claim(|ask| ask["labels"] = json!([])), 400, "labels"),
+            ("/claims", claim(|ask| ask["max"] = json!(0)), 422, "max"),
+            ("/claims", claim(|ask| ask["max"] = json!(1_001)), 422, "max"),
+            ("/claims", claim(|ask| ask["kinds"] = json!([])), 422, "kinds"),
+            ("/claims", claim(|ask| ask["kinds"] = json!(["a\nb"])), 422, "kinds"),
+            ("/claims", claim(|ask| ask["wait_ms"] = json!(60_001)), 422, "wait_ms"),
+            ("/claims", claim(|ask| ask["claim_id"] = json!("")), 422, "claim_id"),
+            ("/claims", claim(|ask| ask["worker"] = json!("w".repeat(201))), 422, "worker"),
+            ("/claim/heartbeat", json!({ "tokens": [] }), 422, "tokens"),
+            ("/claim/complete", json!({}), 400, "token"),
+            ("/claim/fail", json!({ "token": "a" }), 400, "error"),
             (
-                "/v1/claim/fail",
+                "/claim/fail",
                 json!({ "token": "a", "error": "", "final": true, "retry_after_ms": 1 }),
                 422,
                 "retry_after_ms",
@@ -382,7 +375,7 @@ fn malformed_requests_of_workers_are_refused() {
             assert_eq!((said, answer["field"].as_str()), (status, Some(field)), "{body}: {answer}");
         }
         for path in ["complete", "release"] {
-            let path = format!("/v1/claim/{path}");
+            let path = format!("/claim/{path}");
             let (status, _) = world.post(0, &path, json!({ "token": "never" })).await;
             assert_eq!(status, 409);
         }
