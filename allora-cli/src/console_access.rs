@@ -16,7 +16,9 @@ use axum::{
 use clap::Args;
 use std::{
     fs,
+    io::{self, Read},
     net::IpAddr,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -38,8 +40,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Access to the console.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AccessArgs {
-    /// Asks for the tokens of this file, which `allora token` makes. Required for an address that other machines
-    /// reach, where a proxy must offer TLS: without it, tokens can be read on the way. HUP reads the file again.
+    /// Asks for the tokens or signatures of this file, which `allora token new` makes. Required for an address that
+    /// other machines reach, where a proxy must offer TLS: without it, tokens can be read on the way. A file with
+    /// signing keys must be readable by its owner alone. HUP reads the file again.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// Also answers requests under this name. Repeat it for several. The names of this machine alone, and the
@@ -185,7 +188,8 @@ impl TokenFile {
         match read {
             Ok(tokens) => {
                 info!(target: "allora", path = %self.path.display(), "tokens loaded");
-                *state = InForce { tokens: Arc::new(tokens), bad: None };
+                let tokens = Arc::new(tokens.following(&state.tokens));
+                *state = InForce { tokens, bad: None };
             }
             Err(why) => {
                 let what = format!("{why}; the tokens that were read before stay in force");
@@ -198,15 +202,29 @@ impl TokenFile {
 
 fn tokens(path: &Path) -> Result<Tokens, String> {
     let wrong = |why: String| format!("--tokens {}: {why}", path.display());
-    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let (text, mode) = text_and_mode(path).map_err(|error| wrong(error.to_string()))?;
     let tokens = Tokens::read(&text).map_err(wrong)?;
-    match tokens.is_empty() {
-        true => {
-            let none = "it has no line, so nobody could read; add one with `allora token`";
-            Err(wrong(none.into()))
-        }
-        false => Ok(tokens),
+    if tokens.is_empty() {
+        let none = "it has no line, so nobody could read; add one with `allora token new`";
+        return Err(wrong(none.into()));
     }
+    if tokens.has_signing_keys() && mode & 0o077 != 0 {
+        let path = path.display();
+        return Err(wrong(format!(
+            "it has signing keys, and its mode {:o} lets others than its owner use it; run `chmod 600 {path}`, and make \
+             new keys if somebody may have read them",
+            mode & 0o777
+        )));
+    }
+    Ok(tokens)
+}
+
+/// The text of a file, and the mode of that same file.
+fn text_and_mode(path: &Path) -> io::Result<(String, u32)> {
+    let mut file = fs::File::open(path)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok((text, file.metadata()?.mode()))
 }
 
 /// The ways in.
@@ -244,7 +262,7 @@ impl Doors {
                 (Some(_), Some(_)) => return Decision::Refused,
             }
         }
-        tokens.decide(&parts.headers, now)
+        tokens.decide(parts, now)
     }
 }
 

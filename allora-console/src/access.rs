@@ -1,7 +1,7 @@
 //! The reader of a page, and the things that this reader may see and do.
 
 use allora_core::is_internal;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 /// A thing that a reader may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +60,12 @@ pub struct Access {
     /// `None`: no limit.
     prefixes: Option<BTreeSet<String>>,
     kinds: Option<BTreeSet<String>>,
+    max_jobs: Option<usize>,
+    shortest_period: Option<Duration>,
 }
+
+/// The largest limit on the number of jobs.
+pub(crate) const MOST_JOBS: usize = 10_000;
 
 /// Prefixes and kinds; `None`: all.
 pub(crate) type Limits = (Option<BTreeSet<String>>, Option<BTreeSet<String>>);
@@ -68,7 +73,14 @@ pub(crate) type Limits = (Option<BTreeSet<String>>, Option<BTreeSet<String>>);
 impl Access {
     /// May do nothing, until a scope is [given](Self::with).
     pub fn new(who: impl Into<String>) -> Self {
-        Self { who: who.into(), scopes: BTreeSet::new(), prefixes: None, kinds: None }
+        Self {
+            who: who.into(),
+            scopes: BTreeSet::new(),
+            prefixes: None,
+            kinds: None,
+            max_jobs: None,
+            shortest_period: None,
+        }
     }
 
     /// May read every page, without the data of schedules and the output of runs. `who` is shown in the
@@ -107,6 +119,32 @@ impl Access {
     pub fn only_kinds(mut self, kinds: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.kinds = Some(kinds.into_iter().map(Into::into).collect());
         self
+    }
+
+    /// May add jobs until so many exist for this reader. Requests that come at the same time may exceed it by their
+    /// number. Each addition lists the jobs that are counted. Range: 0 to 10,000, since a larger number would make
+    /// additions slow; above that, 10,000 counts. Default: no limit.
+    #[must_use]
+    pub fn with_max_jobs(mut self, jobs: usize) -> Self {
+        self.max_jobs = Some(jobs.min(MOST_JOBS));
+        self
+    }
+
+    /// May not add or edit a schedule so that it runs more often than once in this time. Default: no limit.
+    #[must_use]
+    pub fn with_shortest_period(mut self, period: Duration) -> Self {
+        self.shortest_period = Some(period);
+        self
+    }
+
+    /// The most jobs that may exist for this reader when it adds one. Default: `None`, no limit.
+    pub fn max_jobs(&self) -> Option<usize> {
+        self.max_jobs
+    }
+
+    /// The shortest time between two runs of a schedule that this reader adds or edits. Default: `None`, no limit.
+    pub fn shortest_period(&self) -> Option<Duration> {
+        self.shortest_period
     }
 
     /// The prefixes and kinds of this reader: what two readers have in common to whom the same jobs exist.
@@ -203,6 +241,49 @@ pub enum Decision {
     /// Nobody has said who asks: 401, with a challenge to which a browser asks for a name and a password
     /// (`Basic`).
     Unknown,
+    /// Somebody has said who asks, and cannot prove it: 401 with this reason, which may be shown and logged.
+    Unproven(String),
+    /// The decision needs the body, which is read as a whole before anything is done with it: at most 1 MiB, or as
+    /// much as the operation takes.
+    ByBody(BodyCheck),
+    /// It cannot be decided now: 503, and 1 s until another attempt.
+    Busy,
+}
+
+/// A decision that depends on the body of the request, as where a signature covers it.
+#[derive(Clone)]
+pub struct BodyCheck(Arc<Check>);
+
+type Check = dyn Fn(&[u8]) -> Decision + Send + Sync;
+
+impl BodyCheck {
+    /// Decides by this closure, which gets the whole body.
+    pub fn new(check: impl Fn(&[u8]) -> Decision + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+
+    /// The decision. One that needs the body again is refused.
+    pub fn decide(&self, body: &[u8]) -> Decision {
+        match (self.0)(body) {
+            Decision::ByBody(_) => Decision::Refused,
+            decision => decision,
+        }
+    }
+}
+
+impl PartialEq for BodyCheck {
+    /// The same closure.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for BodyCheck {}
+
+impl fmt::Debug for BodyCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyCheck").finish_non_exhaustive()
+    }
 }
 
 impl From<Option<Access>> for Decision {

@@ -3,6 +3,7 @@
 use crate::{
     access::{Access, Scope},
     context::Context,
+    denial::Denial,
     failure::Failure,
     params::Params,
     reader::Reader,
@@ -68,7 +69,7 @@ impl FromRequestParts<Arc<Shared>> for Ask {
         let params = Params::read(query).map_err(Failure::bad_address)?;
         let zone = zone(&params)?;
         // The guard has put it there, before any page is asked.
-        let access = parts.extensions.get::<Access>().cloned().ok_or_else(Failure::no_access)?;
+        let access = parts.extensions.get::<Access>().cloned().ok_or(Denial::Refused)?;
         let reader = shared.reader(access);
         Ok(Self { params, reader, allows_actions: shared.allows_actions, zone })
     }

@@ -8,12 +8,12 @@ use crate::{
 use allora_core::Time;
 use std::fmt::Write;
 
-/// The words of the command `allora` between the error of a run and the end of its output.
-const OUTPUT: &str = "; its output ends: ";
+/// The words of the command `allora` between the error of a run and the end of its output, or of the answer to it.
+const OUTPUT: [&str; 2] = ["; its output ends: ", "; its answer begins: "];
 
 /// The part of an error that comes before the output of its run.
 pub(crate) fn without_output(text: &str) -> &str {
-    text.split_once(OUTPUT).map_or(text, |(error, _)| error)
+    OUTPUT.into_iter().fold(text, |text, words| text.split(words).next().unwrap_or_default())
 }
 
 /// The time and the zone of a page.
@@ -125,6 +125,8 @@ mod tests {
         let (may, error) = (Context::of_test(), "exit status: 3; its output ends: hush");
         let may_not = Context { sees_data: false, ..may.clone() };
         assert_eq!((may.visible(error), may_not.visible(error)), (error, "exit status: 3"));
+        let answered = "answered with 503; its answer begins: hush; its output ends: hush";
+        assert_eq!(may_not.visible(answered), "answered with 503");
         assert_eq!(
             may_not.local_times("it failed: exit status: 3; its output ends: hush"),
             "it failed: exit status: 3"

@@ -1,6 +1,6 @@
 //! Pages that say in words why there is no other page.
 
-use crate::access::Scope;
+use crate::{access::Scope, denial::Denial};
 use allora_core::{Error, ErrorKind};
 use askama::Template;
 use axum::{
@@ -35,12 +35,6 @@ impl Failure {
         Self::new(status, "This form cannot be read", text, remedy)
     }
 
-    /// Nobody has said who asks.
-    pub(crate) fn unknown() -> Self {
-        let remedy = "Load the page again, and give your name and your token.";
-        Self::new(StatusCode::UNAUTHORIZED, "Who are you?", "No valid token came along.", remedy)
-    }
-
     /// The reader lacks this scope.
     pub(crate) fn no_scope(scope: Scope) -> Self {
         let text =
@@ -72,7 +66,7 @@ impl Failure {
     pub(crate) fn foreign_page() -> Self {
         let text = "This does not come from a page of this console, so nothing was changed.";
         let remedy = "Open the console itself, and act there. A program sends its token as \
-                      `Authorization: Bearer`.";
+                      `Authorization: Bearer`, or signs its request.";
         Self::new(StatusCode::FORBIDDEN, "Not from this console", text, remedy)
     }
 
@@ -82,20 +76,6 @@ impl Failure {
         let remedy =
             "Open it as localhost or 127.0.0.1 on its own machine, or allow the name with --host.";
         Self::new(StatusCode::MISDIRECTED_REQUEST, "Wrong host", text, remedy)
-    }
-
-    /// The request is not from a reader.
-    pub(crate) fn no_access() -> Self {
-        let remedy = "Sign in where this console is mounted, or ask its operator for access.";
-        Self::new(StatusCode::FORBIDDEN, "You may not read this console", "", remedy)
-    }
-
-    /// The program that mounts the console has not said who may read it.
-    pub(crate) fn closed() -> Self {
-        let text = "The program that serves this console has not said who may read it.";
-        let remedy =
-            "Set a closure with Console::access that returns Some(Access) for each reader.";
-        Self::new(StatusCode::FORBIDDEN, "This console is closed", text, remedy)
     }
 
     /// As many pages wait for changes as may.
@@ -126,6 +106,28 @@ impl Failure {
         let text = format!("The history has no run of {name:?} with the fence {fence:?}.");
         let remedy = "It may be older than the history, whose limits the store's settings have.";
         Self::new(StatusCode::NOT_FOUND, "No such run", text, remedy)
+    }
+}
+
+impl From<Denial> for Failure {
+    fn from(denial: Denial) -> Self {
+        let status = denial.status();
+        let (heading, remedy) = match denial {
+            Denial::Closed => (
+                "This console is closed",
+                "Set a closure with Console::access that returns Some(Access) for each reader.",
+            ),
+            Denial::Refused => (
+                "You may not read this console",
+                "Sign in where this console is mounted, or ask its operator for access.",
+            ),
+            Denial::Unknown => {
+                ("Who are you?", "Load the page again, and give your name and your token.")
+            }
+            Denial::Unproven(_) => ("This signature is not accepted", "Sign the request anew."),
+            Denial::NoBody | Denial::Busy => ("This request cannot be checked", ""),
+        };
+        Self::new(status, heading, denial.to_string(), remedy)
     }
 }
 

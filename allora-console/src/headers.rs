@@ -1,8 +1,9 @@
 //! The guards around every page: who may read it, and what a browser may do with it.
 
 use crate::{
-    access::{Decision, Scope},
+    access::Scope,
     failure::Failure,
+    identify::{LONGEST, identified},
     origin::is_own,
     shared::Shared,
 };
@@ -49,19 +50,15 @@ pub(crate) async fn readers_only(
     request: Request,
     next: Next,
 ) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let Some(access) = &shared.access else { return Failure::closed().into_response() };
-    let reader = match access(&parts) {
-        Decision::Reader(reader) => reader,
-        Decision::Refused => return Failure::no_access().into_response(),
-        Decision::Unknown => return Failure::unknown().into_response(),
+    let (reader, request) = match identified(&shared, request, LONGEST).await {
+        Ok(known) => known,
+        Err(denial) => return Failure::from(denial).into_response(),
     };
     if !reader.may(Scope::Read) {
         return Failure::no_scope(Scope::Read).into_response();
     }
-    parts.extensions.insert(reader);
-    let is_change = !parts.method.is_safe();
-    let answer = next.run(Request::from_parts(parts, body)).await;
+    let is_change = !request.method().is_safe();
+    let answer = next.run(request).await;
     if is_change {
         // Its author sees it on the next page.
         shared.changes.fetch_add(1, Ordering::SeqCst);

@@ -6,16 +6,20 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+mod account;
 mod actions;
 mod api;
 mod ask;
 mod assets;
 mod console;
 mod context;
+mod deleted;
+mod denial;
 mod entries;
 mod events;
 mod failure;
 mod headers;
+mod identify;
 mod kept;
 mod links;
 mod look;
@@ -24,13 +28,23 @@ mod overview;
 mod pages;
 mod params;
 mod reader;
+#[cfg(feature = "tokens")]
+mod replays;
 mod shared;
+#[cfg(feature = "tokens")]
+mod signature;
 mod times;
+#[cfg(feature = "tokens")]
+mod token_line;
 #[cfg(feature = "tokens")]
 mod tokens;
 mod words;
 
-pub use access::{Access, Decision, Scope};
+pub use access::{Access, BodyCheck, Decision, Scope};
 pub use console::Console;
 #[cfg(feature = "tokens")]
-pub use tokens::{NewToken, TokenLine, Tokens};
+pub use {
+    signature::SigningKey,
+    token_line::TokenLine,
+    tokens::{NewToken, Tokens},
+};

@@ -59,7 +59,7 @@ fn name_of(host: &str) -> &str {
 /// a password to what a foreign page sends, too, so the password alone proves nothing (cross-site request forgery).
 ///
 /// Browsers say where a request comes from: in `Sec-Fetch-Site`, which they leave away only without TLS, and in
-/// `Origin`. A program has neither, and shows a token that no browser adds by itself.
+/// `Origin`. A program has neither, and shows a token or a signature, which no browser adds by itself.
 pub(crate) fn is_own(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     if [Method::GET, Method::HEAD].contains(method) {
         return true;
@@ -71,6 +71,9 @@ pub(crate) fn is_own(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
         let origin = origin.and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
         let host = host(uri, headers);
         return origin.zip(host).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host));
+    }
+    if headers.contains_key("signature-input") || headers.contains_key("signature") {
+        return true;
     }
     let shown = one(headers, &header::AUTHORIZATION).flatten();
     shown.and_then(|shown| shown.get(..7)).is_some_and(|word| word.eq_ignore_ascii_case("bearer "))
@@ -139,6 +142,7 @@ mod tests {
         for site in ["cross-site", "same-site", "", "SAME-ORIGIN"] {
             let bearer = ("authorization", "Bearer x");
             assert!(!own(&[("sec-fetch-site", site), bearer]), "{site}");
+            assert!(!own(&[("sec-fetch-site", site), ("signature-input", "sig=()")]), "{site}");
         }
         let host = ("host", "ops.example:8443");
         assert!(own(&[host, ("origin", "https://ops.example:8443")]));
@@ -150,6 +154,7 @@ mod tests {
         assert!(!own(&[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")]));
         assert!(!own(&[host]) && !own(&[host, ("authorization", "Basic YTpi")]));
         assert!(own(&[host, ("authorization", "bearer abc")]));
+        assert!(own(&[host, ("signature-input", "sig=()")]), "its signature is checked elsewhere");
         assert!(is_own(&Method::GET, &Uri::from_static("/"), &HeaderMap::new()));
         for method in [Method::OPTIONS, Method::DELETE, Method::PUT] {
             assert!(!is_own(&method, &Uri::from_static("/"), &HeaderMap::new()), "{method}");

@@ -1,73 +1,64 @@
-//! Access tokens from a file, which has their hashes and not the tokens.
+//! Access tokens and signing keys from a file. It has hashes of the tokens, and the secrets of the keys.
 
 use crate::{
-    access::{Access, Decision, Scope},
-    params::unescaped,
+    access::{BodyCheck, Decision},
+    replays::{Known, Replays},
+    signature::{Head, Signed, is_signed},
+    token_line::{Line, Proof, TokenLine},
 };
-use allora_core::{Time, check_name};
-use axum::http::{HeaderMap, header};
+use allora_core::Time;
+use axum::http::{HeaderMap, header, request::Parts};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use sha2::{Digest, Sha256};
 use std::{
-    collections::BTreeSet,
     fmt::{self, Write},
+    sync::Arc,
 };
 use subtle::{Choice, ConstantTimeEq};
+use tracing::warn;
 
 /// The longest `Authorization` that is read, in bytes.
 const LONGEST: usize = 1024;
 
-/// The first letters of a token, by which scanners of repositories can tell one.
+/// The first letters of a token or a secret, by which scanners of repositories can tell one.
 const MARK: &str = "allora_";
 
 /// The people and programs that may read and act, from a file with one line for each person or program.
 ///
 /// ```text
-/// # name  hash of the token, or - for one whom a proxy names  scopes  limits
+/// # name  hash of the token, or secret of a signing key, or - for one whom a proxy names  scopes  limits
 /// ann     sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  read,data,run
-/// acme    sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752  read  prefix=acme/  until=2027-01-01T00:00:00Z
+/// acme    sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752  edit  prefix=acme/  max-jobs=100  shortest-period=5m
+/// ci      hmac-sha256:allora_5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03  run  until=2027-01-01T00:00:00Z
 /// ben     -  admin
 /// ```
 ///
 /// The words of a line are separated by blanks. `prefix=`, `kind=` may stand several times; in their values and in names,
 /// `%20` stands for a blank and `%25` for a percent sign. A token is 32 random bytes, so a single round of SHA-256 protects
-/// it: it cannot be guessed.
+/// it: it cannot be guessed. The secret of a [signing key](crate::SigningKey) cannot be protected so, because a signature is
+/// checked with the secret itself: let only the owner read a file with [such keys](Self::has_signing_keys).
+///
+/// # Signed requests
+/// A request with `Signature-Input` is decided by its signature (RFC 9421, `hmac-sha256`) alone. It must cover `@method`,
+/// `@path`, `@query` if the request has one, and those of `content-digest` (`sha-256`, RFC 9530; needed if there is a
+/// body), `content-type`, `idempotency-key`, `if-match` and `if-none-match` that it has. It needs the parameters `keyid`,
+/// the name of the line, and `created`, which may be 5 minutes from this clock, either way. A signature is accepted once by
+/// all clones, and by those that [follow](Self::following). At most 500,000 are remembered; when there are more, further
+/// ones are refused, and none is forgotten.
 #[derive(Clone, Default)]
 pub struct Tokens {
     lines: Vec<Line>,
+    replays: Arc<Replays>,
 }
 
-#[derive(Clone)]
-struct Line {
-    /// `None`: a proxy names this reader.
-    hash: Option<[u8; 32]>,
-    access: Access,
-    until: Option<Time>,
-}
-
-/// A new token, from [`Tokens::create`]. Its `Debug` does not show it.
+/// A new token or signing key, from [`Tokens::create`]. Its `Debug` does not show it.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct NewToken {
-    /// The token, for its owner alone. The file does not have it.
+    /// The token, for its owner alone: the file does not have it. Or the secret of the signing key.
     pub token: String,
     /// The line for the file.
     pub line: String,
-}
-
-/// A line to be [created](Tokens::create).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TokenLine {
-    /// The person or program that it is for: 1 to 200 bytes without a colon.
-    pub name: String,
-    /// The scopes; at least one.
-    pub scopes: BTreeSet<Scope>,
-    /// The prefixes of the names of jobs to which it is limited. Empty: no limit.
-    pub prefixes: BTreeSet<String>,
-    /// The kinds of stored schedules to which it is limited. Empty: no limit.
-    pub kinds: BTreeSet<String>,
-    /// The time at which it ends. Default: never.
-    pub until: Option<Time>,
 }
 
 impl Tokens {
@@ -82,7 +73,7 @@ impl Tokens {
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            let line = line(text).map_err(|wrong| format!("line {}: {wrong}", i + 1))?;
+            let line = Line::read(text).map_err(|wrong| format!("line {}: {wrong}", i + 1))?;
             if lines.iter().any(|other| other.access.who() == line.access.who()) {
                 return Err(format!(
                     "line {}: {:?} has a line before; give each a name of its own",
@@ -92,7 +83,13 @@ impl Tokens {
             }
             lines.push(line);
         }
-        Ok(Self { lines })
+        Ok(Self { lines, replays: Arc::default() })
+    }
+
+    /// Also refuses the signatures that those have seen: the same file, read before.
+    #[must_use]
+    pub fn following(self, before: &Self) -> Self {
+        Self { replays: before.replays.clone(), ..self }
     }
 
     /// Makes a token of these random bytes, and the line for it. The same bytes make the same token.
@@ -100,24 +97,73 @@ impl Tokens {
     /// # Errors
     /// A sentence: a name that cannot be used, or no scope.
     pub fn create(line: &TokenLine, random: [u8; 32]) -> Result<NewToken, String> {
-        let mut token = MARK.to_owned();
-        hex(&random, &mut token);
-        let mut text = written(line, Some(&hash(&token)))?;
-        // What is written must be read back as the same.
-        self::line(&text)?;
-        text.push('\n');
-        Ok(NewToken { token, line: text })
+        let token = marked(&random);
+        let mut proof = "sha256:".to_owned();
+        hex(&hash(&token), &mut proof);
+        Ok(NewToken { line: line.written(&proof)? + "\n", token })
     }
 
-    /// Decides by the `Authorization` of a request: `Bearer` with the token, or `Basic` with the name and the token. The
-    /// time is the present.
-    pub fn decide(&self, headers: &HeaderMap, now: Time) -> Decision {
+    /// As [`create`](Self::create), a signing key: the line has its secret.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_signing(line: &TokenLine, random: [u8; 32]) -> Result<NewToken, String> {
+        let token = marked(&random);
+        let text = line.written(&format!("hmac-sha256:{token}"))?;
+        Ok(NewToken { line: text + "\n", token })
+    }
+
+    /// Decides by the signature of a request, or by its `Authorization`: `Bearer` with the token, or `Basic` with the name
+    /// and the token. The time is the present. The reason for which a signature is not accepted is logged.
+    pub fn decide(&self, request: &Parts, now: Time) -> Decision {
+        match is_signed(&request.headers) {
+            true => self.decide_signed(request, now).unwrap_or_else(unproven),
+            false => self.decide_by_token(&request.headers, now),
+        }
+    }
+
+    fn decide_signed(&self, request: &Parts, now: Time) -> Result<Decision, String> {
+        let signed = Signed::read(Head::of(request), now)?;
+        let name = signed.key.clone();
+        let key = |line: &&Line| match &line.proof {
+            Proof::Signature(key) => key.name() == name && line.is_valid(now),
+            Proof::Token(_) | Proof::Proxy => false,
+        };
+        let line = self.lines.iter().find(key);
+        let Some(line) =
+            line.filter(|line| matches!(&line.proof, Proof::Signature(key) if signed.is_by(key)))
+        else {
+            // In the same words, whether there is such a name or not.
+            return Err(format!(
+                "no key named {name:?} has made it for this request; check the name, the secret, and that method, path, \
+                 query and covered headers arrive as they were signed"
+            ));
+        };
+        let (access, replays, now) = (line.access.clone(), self.replays.clone(), now.timestamp());
+        Ok(Decision::ByBody(BodyCheck::new(move |body| {
+            if let Err(why) = signed.fits(body) {
+                return unproven(why);
+            }
+            match replays.note(&signed.signature, signed.until, now) {
+                Known::New => Decision::Reader(access.clone()),
+                Known::Seen => {
+                    unproven("it was used before; sign each request anew, with a nonce".into())
+                }
+                Known::Full => Decision::Busy,
+            }
+        })))
+    }
+
+    fn decide_by_token(&self, headers: &HeaderMap, now: Time) -> Decision {
         let Some((name, token)) = credentials(headers) else { return Decision::Unknown };
         let shown = hash(&token);
         // Every line is compared, and each in the same time, whatever it has in common with the token.
         let mut found = None;
         for line in &self.lines {
-            let is_it = line.hash.as_ref().map_or(Choice::from(0), |hash| hash.ct_eq(&shown));
+            let is_it = match &line.proof {
+                Proof::Token(hash) => hash.ct_eq(&shown),
+                Proof::Signature(_) | Proof::Proxy => Choice::from(0),
+            };
             let is_named = name.as_deref().is_none_or(|name| name == line.access.who());
             if bool::from(is_it) && is_named {
                 found = Some(line);
@@ -131,7 +177,7 @@ impl Tokens {
     /// Decides by the name of a person whom a trusted proxy has authenticated: the lines without a hash. Whoever calls
     /// this must know that the name comes from the proxy.
     pub fn decide_by_name(&self, name: &str, now: Time) -> Decision {
-        let is_it = |line: &&Line| line.hash.is_none() && line.access.who() == name;
+        let is_it = |line: &&Line| matches!(line.proof, Proof::Proxy) && line.access.who() == name;
         let line = self.lines.iter().find(is_it).filter(|line| line.is_valid(now));
         Decision::from(line.map(|line| line.access.clone()))
     }
@@ -140,12 +186,16 @@ impl Tokens {
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
+
+    /// `true` if the file has secrets of signing keys, so only its owner may be able to read it.
+    pub fn has_signing_keys(&self) -> bool {
+        self.lines.iter().any(|line| matches!(line.proof, Proof::Signature(_)))
+    }
 }
 
-impl Line {
-    fn is_valid(&self, now: Time) -> bool {
-        self.until.is_none_or(|until| now < until)
-    }
+fn unproven(why: String) -> Decision {
+    warn!(target: "allora", "a signed request is refused: {why}");
+    Decision::Unproven(why)
 }
 
 /// The name, if there is one, and the token.
@@ -170,113 +220,10 @@ fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-fn line(text: &str) -> Result<Line, String> {
-    let mut words = text.split_whitespace();
-    let name = value("name", words.next().unwrap_or_default())?;
-    check(&name)?;
-    let hash = match words.next() {
-        Some("-") => None,
-        // The word is not repeated: somebody may have put the token there.
-        word => Some(word.and_then(read_hash).ok_or(
-            "the second word must be sha256: with 64 hexadecimal digits, or - for a reader whom a proxy names; \
-             `allora token` makes such a line",
-        )?),
-    };
-    let mut access = Access::new(name);
-    let scopes = words.next().filter(|word| !word.contains('='));
-    for word in scopes.ok_or("the third word must be scopes, as read,run")?.split(',') {
-        let scope = Scope::from_word(word).ok_or_else(|| {
-            let all: Vec<&str> = Scope::ALL.iter().map(|scope| scope.word()).collect();
-            format!("there is no scope {word:?}; use {}", all.join(", "))
-        })?;
-        access = access.with(scope);
-    }
-    let (mut prefixes, mut kinds, mut until) = (Vec::new(), Vec::new(), None);
-    for word in words {
-        match word.split_once('=') {
-            Some(("prefix", text)) => prefixes.push(value("prefix", text)?),
-            Some(("kind", text)) => kinds.push(value("kind", text)?),
-            Some(("until", text)) if until.is_none() => {
-                let wrong =
-                    |_| format!("until={text} is no time; write it as 2027-01-01T00:00:00Z");
-                until = Some(text.parse().map_err(wrong)?);
-            }
-            _ => return Err(format!("{word:?} is no limit; use prefix=, kind= or until=")),
-        }
-    }
-    if !prefixes.is_empty() {
-        access = access.only_prefixes(prefixes);
-    }
-    if !kinds.is_empty() {
-        access = access.only_kinds(kinds);
-    }
-    Ok(Line { hash, access, until })
-}
-
-/// A name that `Basic` can have: its first colon ends it.
-fn check(name: &str) -> Result<(), String> {
-    check_name(name).map_err(|error| error.to_string())?;
-    match name.contains(':') {
-        true => Err(format!("the name {name:?} has a colon; leave it away")),
-        false => Ok(()),
-    }
-}
-
-/// A word without its escapes. An empty one would be a limit that limits nothing.
-fn value(what: &str, word: &str) -> Result<String, String> {
-    let value = unescaped(word).filter(|value| !value.is_empty());
-    value.ok_or_else(|| format!("the {what} is empty, or not UTF-8 after its escapes"))
-}
-
-fn read_hash(word: &str) -> Option<[u8; 32]> {
-    let digits = word.strip_prefix("sha256:")?.as_bytes();
-    let mut bytes = [0; 32];
-    if digits.len() != 2 * bytes.len() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| !pair.contains('+'))?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(bytes)
-}
-
-fn written(line: &TokenLine, hash: Option<&[u8; 32]>) -> Result<String, String> {
-    check(&line.name)?;
-    if line.scopes.is_empty() {
-        return Err("a token needs a scope; give one, as read".into());
-    }
-    let mut text = escaped(&line.name);
-    match hash {
-        Some(hash) => {
-            text.push_str(" sha256:");
-            hex(hash, &mut text);
-        }
-        None => text.push_str(" -"),
-    }
-    let scopes: Vec<&str> = line.scopes.iter().map(|scope| scope.word()).collect();
-    _ = write!(text, " {}", scopes.join(","));
-    for (limit, values) in [("prefix", &line.prefixes), ("kind", &line.kinds)] {
-        for value in values {
-            _ = write!(text, " {limit}={}", escaped(value));
-        }
-    }
-    if let Some(until) = line.until {
-        _ = write!(text, " until={}", until.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true));
-    }
-    Ok(text)
-}
-
-/// A word of a line: without blanks, and without a `#` at its beginning.
-fn escaped(text: &str) -> String {
-    let mut word = String::new();
-    for (i, c) in text.chars().enumerate() {
-        match c.is_whitespace() || c == '%' || (i == 0 && (c == '#' || c == '-')) {
-            true => c.to_string().bytes().for_each(|byte| _ = write!(word, "%{byte:02X}")),
-            false => word.push(c),
-        }
-    }
-    word
+fn marked(random: &[u8; 32]) -> String {
+    let mut token = MARK.to_owned();
+    hex(random, &mut token);
+    token
 }
 
 fn hex(bytes: &[u8], into: &mut String) {
@@ -299,7 +246,9 @@ impl fmt::Debug for NewToken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::times::at;
+    use crate::{access::Scope, times::at};
+    use axum::http::Request;
+    use std::time::Duration;
 
     const NOW: &str = "2026-10-26T02:00:00Z";
 
@@ -312,12 +261,10 @@ mod tests {
     }
 
     fn decide(tokens: &Tokens, authorization: &str) -> Option<String> {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, authorization.parse().unwrap());
-        match tokens.decide(&headers, at(NOW)) {
+        match tokens.decide(&with(authorization), at(NOW)) {
             Decision::Reader(access) => Some(access.who().to_owned()),
             Decision::Unknown => None,
-            Decision::Refused => panic!("a wrong token is asked for again"),
+            other => panic!("a wrong token is asked for again: {other:?}"),
         }
     }
 
@@ -348,7 +295,8 @@ mod tests {
         ] {
             assert_eq!(decide(&tokens, &wrong), None, "{wrong}");
         }
-        assert_eq!(tokens.decide(&HeaderMap::new(), at(NOW)), Decision::Unknown);
+        let nobody = Request::new(()).into_parts().0;
+        assert_eq!(tokens.decide(&nobody, at(NOW)), Decision::Unknown);
     }
 
     #[test]
@@ -358,6 +306,8 @@ mod tests {
             name: "#ann b%20".into(),
             prefixes: ["acme eu/".into(), "%".into(), "=".into()].into(),
             kinds: ["mail".into(), "-".into()].into(),
+            max_jobs: Some(100),
+            shortest_period: Some(Duration::from_secs(300)),
             until: Some(until),
             ..wanted("")
         };
@@ -370,13 +320,21 @@ mod tests {
         assert!(access.may_see("acme eu/a", "mail") && access.may_see("=", "-"));
         assert!(!access.may_see("acme", "mail") && !access.may_see("acme eu/a", ""));
         assert!(access.may(Scope::Run) && !access.may(Scope::Data));
+        assert_eq!(
+            access.max_jobs().zip(access.shortest_period()),
+            line.max_jobs.zip(line.shortest_period)
+        );
+        assert!(new.line.contains(" max-jobs=100 shortest-period=5m "), "{}", new.line);
         assert_eq!(tokens.decide(&bearer(&new.token), until), Decision::Unknown, "it has ended");
     }
 
-    fn bearer(token: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
-        headers
+    fn bearer(token: &str) -> Parts {
+        with(&format!("Bearer {token}"))
+    }
+
+    fn with(authorization: &str) -> Parts {
+        let request = Request::get("/").header(header::AUTHORIZATION, authorization).body(());
+        request.unwrap().into_parts().0
     }
 
     #[test]
@@ -392,6 +350,12 @@ mod tests {
             (format!("ann {hash} read prefix="), "prefix is empty"),
             (format!("ann {hash} read kinds=a"), "no limit"),
             (format!("ann {hash} read until=soon"), "no time"),
+            (format!("ann {hash} read prefix=a max-jobs=many"), "0 to 10000"),
+            (format!("ann {hash} read prefix=a max-jobs=1 max-jobs=2"), "twice"),
+            (format!("ann {hash} read prefix=a shortest-period=0s"), "no period"),
+            (format!("ann {hash} read max-jobs=1"), "need a prefix="),
+            ("ann hmac-sha256:hunter2 read".into(), "32 to 200 bytes"),
+            (format!("é hmac-sha256:{hash} read"), "ASCII"),
             (format!("a:b {hash} read"), "colon"),
             (format!("ann {hash} read\nann - read"), "line 2: \"ann\" has a line before"),
         ] {
@@ -417,9 +381,11 @@ mod tests {
 
     #[test]
     fn nothing_shows_a_token_or_its_hash() {
-        let new = Tokens::create(&wanted("ann"), [7; 32]).unwrap();
-        let tokens = Tokens::read(&new.line).unwrap();
-        let shown = format!("{new:?} {tokens:?}");
-        assert_eq!(shown, "NewToken { .. } [\"ann\"]");
+        for create in [Tokens::create, Tokens::create_signing] {
+            let new = create(&wanted("ann"), [7; 32]).unwrap();
+            let tokens = Tokens::read(&new.line).unwrap();
+            let shown = format!("{new:?} {tokens:?}");
+            assert_eq!(shown, "NewToken { .. } [\"ann\"]");
+        }
     }
 }

@@ -27,7 +27,7 @@ SIGNALS
   TERM, INT, QUIT   ends it
 
 EXAMPLES
-  allora token ann --scope data,run >> tokens
+  allora token new ann --scope data,run >> tokens
   allora console --tokens tokens --listen 0.0.0.0:9118 --host cron.example --allow-actions")]
 pub(crate) struct Console {
     /// The address to listen on. Without --tokens, one of this machine alone.

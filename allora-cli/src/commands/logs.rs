@@ -88,7 +88,10 @@ impl Logs {
             return Ok(out.flush()?);
         }
         let error = entry.outcome.error();
-        let error = error.split("; its output ends: ").next().unwrap_or_default();
+        // The output is printed below.
+        let error = ["; its output ends: ", "; its answer begins: "]
+            .into_iter()
+            .fold(error, |error, words| error.split(words).next().unwrap_or_default());
         let colon = if error.is_empty() { "" } else { ": " };
         let took = took(entry).map(|took| format!(" in {took:?}")).unwrap_or_default();
         let (at, word) = (shown(entry.occurrence.scheduled_at), entry.outcome.word());

@@ -197,13 +197,15 @@ STORED SCHEDULES
     command  {\"command\": [\"/usr/local/bin/backup\", \"--all\"], \"env\": {..}, \"input\": \"..\",
               \"folder\": \"..\", \"timeout\": \"10m\"}, without any shell
     http     {\"url\": \"https://..\", \"method\": \"POST\", \"headers\": {..}, \"body\": ..,
-              \"timeout\": \"30s\"}, with the headers Idempotency-Key (the same for every attempt),
-              Allora-Job, Allora-Scheduled-At, Allora-Attempt and Allora-Fence; a status of 200 to
-              299 is success, and redirects are not followed
+              \"timeout\": \"30s\", \"sign\": {\"key\": \"NAME\", \"secret\": {\"secret\": \"NAME\"}}}, with the
+              headers Idempotency-Key (the same for every attempt), Allora-Job, Allora-Scheduled-At,
+              Allora-Attempt and Allora-Fence; a status of 200 to 299 is success, and redirects are
+              not followed. With `sign`, each attempt is signed by RFC 9421 (hmac-sha256), so that its
+              receiver can tell who sent it. The history has the beginning of the answer
   One that was added with --label 'gpu,!spot' has the kind command@gpu,!spot or http@gpu,!spot, and
   runs on nodes with --node-label gpu and without spot.
-  A value of env or headers may be {\"secret\": \"NAME\"}: the file NAME of --secrets, or the variable
-  ALLORA_SECRET_NAME of the daemon.
+  A value of env or headers may be {\"secret\": \"NAME\"}, as the secret of `sign` is: the file NAME of
+  --secrets, or the variable ALLORA_SECRET_NAME of the daemon.
 
 SIGNALS
   HUP, USR1         reads the crontabs and --tokens again; active runs continue (changed crontabs are

@@ -1,14 +1,21 @@
 //! The kind `http`: one request for each attempt, with an idempotency key and the fence.
 
 use super::data::Fields;
-use crate::values::{run_id, shown};
-use allora_core::{BoxError, Run};
+use crate::{
+    clock,
+    values::{run_id, shown},
+};
+use allora_console::SigningKey;
+use allora_core::{
+    BoxError, Run,
+    runtime::{Runtime, Tokio},
+};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{io::Read, time::Duration};
 use tracing::debug;
 use ureq::{
-    Agent,
-    http::{HeaderName, HeaderValue, Method, Request as Http, Uri},
+    Agent, Body,
+    http::{HeaderName, HeaderValue, Method, Request as Http, Response, StatusCode, Uri},
     tls::{Certificate, RootCerts, TlsConfig},
 };
 
@@ -21,6 +28,17 @@ pub(crate) struct Request {
     /// `None`: what it is a request for.
     body: Option<(&'static str, Vec<u8>)>,
     timeout: Duration,
+    /// Signs it.
+    sign: Option<SigningKey>,
+}
+
+/// An answer, and the beginning of its body.
+#[derive(Debug)]
+struct Answer {
+    /// As `HTTP/1.1 503 Service Unavailable`.
+    status_line: String,
+    status: StatusCode,
+    said: String,
 }
 
 /// The time limit of a request, unless its data sets another.
@@ -29,11 +47,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest time that a request may be given: it waits on a thread.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// So much of an answer that refuses is kept for the record, in bytes.
-const ANSWER: u64 = 500;
+/// So much of an answer is kept for the record, in bytes.
+const ANSWER: u64 = 512;
+
+/// The headers that a signature sets.
+const OF_SIGNATURE: [&str; 3] = ["content-digest", "signature", "signature-input"];
 
 /// Reads what to send: `{"url": "https://..", "method": "POST", "headers": {..}, "body": ..,
-/// "timeout": "30s"}`.
+/// "timeout": "30s", "sign": {"key": .., "secret": ..}}`.
 pub(crate) fn request(data: &Value) -> Result<Request, String> {
     let mut fields = Fields::of(data)?;
     let url = fields.text("url")?.ok_or("`url` is missing: the address of the request")?;
@@ -69,8 +90,32 @@ pub(crate) fn request(data: &Value) -> Result<Request, String> {
     if timeout > LONGEST {
         return Err("`timeout` must be at most 1h".into());
     }
+    let sign = signing_key(fields.texts("sign")?)?;
+    let is_taken = |(name, _): &&(HeaderName, _)| OF_SIGNATURE.contains(&name.as_str());
+    if let (Some(_), Some((name, _))) = (&sign, headers.iter().find(is_taken)) {
+        return Err(format!("`headers` has {:?}, which the signature sets", name.as_str()));
+    }
     fields.end()?;
-    Ok(Request { method, url, headers, body, timeout })
+    Ok(Request { method, url, headers, body, timeout, sign })
+}
+
+/// The key of `{"key": "NAME", "secret": "SECRET"}`.
+fn signing_key(fields: Vec<(String, String)>) -> Result<Option<SigningKey>, String> {
+    let (mut name, mut secret) = (None, None);
+    for (field, value) in fields {
+        match field.as_str() {
+            "key" => name = Some(value),
+            "secret" => secret = Some(value),
+            _ => return Err(format!("`sign` has {field:?}; it has `key` and `secret`")),
+        }
+    }
+    match (name, secret) {
+        (None, None) => Ok(None),
+        (Some(name), Some(secret)) => {
+            SigningKey::new(name, secret).map(Some).map_err(|what| format!("`sign`: {what}"))
+        }
+        _ => Err("`sign` must have `key`, a name, and `secret`, as {\"secret\": \"NAME\"}".into()),
+    }
 }
 
 /// A client of HTTP that follows no redirect.
@@ -102,7 +147,8 @@ impl Client {
         Self { agent: agent() }
     }
 
-    /// Sends a request, once. Whatever is not answered with a status of 200 to 299 has failed.
+    /// Sends a request, once. Whatever is not answered with a status of 200 to 299 has failed. The output of the run
+    /// is the status line and the beginning of the answer.
     ///
     /// # Cancel safety
     /// When the future is dropped, the request goes on to its end on its thread; whether the
@@ -110,8 +156,13 @@ impl Client {
     pub(crate) async fn deliver(&self, request: Request, run: &Run) -> Result<(), BoxError> {
         let place = format!("{} {}", request.method, without_query(&request.url));
         debug!(target: "allora", job = run.name(), run = run_id(run.name(), run.fence()), "sending {place}");
-        let timeout = request.timeout;
-        let request = message(request, run)?;
+        let (timeout, sign) = (request.timeout, request.sign.clone());
+        let mut request = message(request, run)?;
+        if let Some(key) = sign {
+            let runtime = Tokio::current()?;
+            let nonce = [runtime.random(), runtime.random()].map(u128::from);
+            key.sign(&mut request, clock::now(), nonce[0] << 64 | nonce[1])?;
+        }
         let agent = self.agent.clone();
         let sent = tokio::task::spawn_blocking(move || {
             let request = agent
@@ -119,25 +170,33 @@ impl Client {
                 .timeout_global(Some(timeout))
                 .allow_non_standard_methods(true)
                 .build();
-            let mut answer = agent.run(request).map_err(|error| error.to_string())?;
-            let status = answer.status();
-            if status.is_success() {
-                return Ok(status);
-            }
-            let said =
-                answer.body_mut().with_config().limit(ANSWER).lossy_utf8(true).read_to_string();
-            let said = said.unwrap_or_default();
-            let said = said.trim();
-            let colon = if said.is_empty() { "" } else { ": " };
-            Err(format!("answered with {status}{colon}{said}"))
+            agent.run(request).map(Answer::read).map_err(|error| error.to_string())
         });
-        match sent.await? {
-            Ok(status) => {
-                debug!(target: "allora", job = run.name(), run = run_id(run.name(), run.fence()), status = status.as_u16(), "answered");
-                Ok(())
-            }
-            Err(error) => Err(format!("{place}: {error}").into()),
+        let answer = sent.await?.map_err(|error| format!("{place}: {error}"))?;
+        let Answer { status_line, status, said } = answer;
+        run.set_output(format!("{status_line}\n{said}").trim_end());
+        if status.is_success() {
+            debug!(target: "allora", job = run.name(), run = run_id(run.name(), run.fence()), status = status.as_u16(), "answered");
+            return Ok(());
         }
+        // The console shows what comes after these words to those alone who may see data.
+        let said = if said.is_empty() { said } else { format!("; its answer begins: {said}") };
+        Err(format!("{place}: answered with {status}{said}").into())
+    }
+}
+
+impl Answer {
+    fn read(mut answer: Response<Body>) -> Self {
+        let status = answer.status();
+        let status_line = format!("{:?} {status}", answer.version());
+        let mut said = Vec::new();
+        // Who has done what was asked is not waited for, as one would who sends a stream without an end.
+        if !status.is_success() || answer.body().content_length().is_some() {
+            // What came before an error is shown.
+            _ = answer.body_mut().as_reader().take(ANSWER).read_to_end(&mut said);
+        }
+        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        Self { status_line, status, said }
     }
 }
 
@@ -208,6 +267,10 @@ mod tests {
         let read =
             request(&json!({ "url": "http://h", "method": "get", "headers": { "X-A": "b" } }));
         assert_eq!(read.unwrap().headers.len(), 1);
+        let signed = json!({ "url": "http://h", "sign": { "key": "allora", "secret": "hunter2" } });
+        let read = request(&signed).unwrap();
+        assert_eq!(read.sign.as_ref().map(SigningKey::name), Some("allora"));
+        assert!(!format!("{read:?}").contains("hunter2"));
     }
 
     #[test]
@@ -222,6 +285,13 @@ mod tests {
             (json!({ "url": "http://h", "headers": { "Idempotency-Key": "1" } }), "`headers`"),
             (json!({ "url": "http://h", "timeout": "2h" }), "`timeout`"),
             (json!({ "url": "http://h", "verb": "GET" }), "\"verb\""),
+            (json!({ "url": "http://h", "sign": { "key": "a" } }), "`secret`"),
+            (json!({ "url": "http://h", "sign": { "name": "a" } }), "\"name\""),
+            (json!({ "url": "http://h", "sign": { "key": "é", "secret": "x" } }), "ASCII"),
+            (
+                json!({ "url": "http://h", "sign": { "key": "a", "secret": "x" }, "headers": { "Signature": "x" } }),
+                "which the signature sets",
+            ),
         ] {
             let said = request(&data).unwrap_err();
             assert!(said.contains(says), "{data}: {said}");

@@ -1,15 +1,18 @@
 //! Secrets in the data of stored schedules: references in place of values, and masks where data is
 //! shown.
 //!
-//! A header or a variable `{"secret": "NAME"}` has its value on the node: in the file NAME of
-//! `--secrets`, else in the variable `ALLORA_SECRET_NAME`. No other file or variable can be named,
+//! A header, a variable or the secret of a signing key `{"secret": "NAME"}` has its value on the node: in the file
+//! NAME of `--secrets`, else in the variable `ALLORA_SECRET_NAME`. No other file or variable can be named,
 //! so that a program that writes to the store cannot read the node's files.
 
 use serde_json::{Map, Value};
 use std::{env, fs, path::Path};
 
 /// The objects whose values may be references.
-const PLACES: [&str; 2] = ["headers", "env"];
+const PLACES: [&str; 3] = ["headers", "env", SIGN];
+
+/// The object of a signing key, whose secret is nowhere in the store.
+const SIGN: &str = "sign";
 
 /// The prefix of the variables that hold secrets.
 const PREFIX: &str = "ALLORA_SECRET_";
@@ -42,7 +45,12 @@ fn replaced(data: &Value, find: &dyn Fn(&str) -> Result<String, String>) -> Resu
     for place in PLACES {
         let Some(Value::Object(texts)) = data.get_mut(place) else { continue };
         for (key, text) in texts.iter_mut() {
-            let Value::Object(reference) = text else { continue };
+            let Value::Object(reference) = text else {
+                if place == SIGN && key == "secret" {
+                    return Err("`sign` must have its secret as {\"secret\": \"NAME\"}".into());
+                }
+                continue;
+            };
             let name = name(reference)
                 .ok_or_else(|| format!("`{place}` has {key:?}, which is neither a text nor {{\"secret\": \"NAME\"}} with a NAME of letters, digits, _ and -"))?;
             *text = find(&name)?.into();
@@ -123,6 +131,9 @@ mod tests {
         }
         assert!(without_values(&json!({ "env": { "A": { "file": "/etc/passwd" } } })).is_err());
         assert!(without_values(&missing).is_ok());
+        let in_store = json!({ "sign": { "key": "allora", "secret": "hunter2" } });
+        let wrong = without_values(&in_store).unwrap_err();
+        assert!(wrong.contains("`sign`") && !wrong.contains("hunter2"), "{wrong}");
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -11,14 +11,14 @@ use std::{
 };
 
 /// The address that a daemon has said that it listens on.
-fn address(log: &str) -> Option<String> {
+pub(crate) fn address(log: &str) -> Option<String> {
     let (_, after) = log.split_once("listening for /healthz, /readyz and /metrics address=")?;
     let (address, _) = after.split_once('\n')?;
     Some(address.to_owned())
 }
 
 /// Sends these bytes; answers with what comes until the end.
-fn send(address: &str, bytes: &[u8]) -> String {
+pub(crate) fn send(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(bytes).unwrap();
@@ -28,7 +28,7 @@ fn send(address: &str, bytes: &[u8]) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-fn get(address: &str, path: &str) -> String {
+pub(crate) fn get(address: &str, path: &str) -> String {
     send(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
 }
 

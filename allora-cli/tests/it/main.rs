@@ -31,6 +31,7 @@ mod records;
 mod reload;
 mod rolling;
 mod shared_store;
+mod signed;
 mod site;
 mod stop;
 mod stored;

@@ -78,9 +78,9 @@ impl Site {
         fs::rename(self.path(".new"), self.path(name)).unwrap();
     }
 
-    /// The line that `allora token` makes, and the token.
+    /// The line that `allora token new` makes, and the token.
     pub(crate) fn token(&self, args: &[&str]) -> (String, String) {
-        let made = command(&[&["token"], args].concat()).output().unwrap();
+        let made = command(&[&["token", "new"], args].concat()).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (text(made.stdout), text(made.stderr).trim().to_owned())

@@ -39,7 +39,7 @@ fn show(site: &Site, name: &str) -> Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Came {
     pub(crate) line: String,
-    headers: HashMap<String, String>,
+    pub(crate) headers: HashMap<String, String>,
     pub(crate) body: String,
 }
 
@@ -146,7 +146,7 @@ fn an_occurrence_is_one_delivery_and_its_retries_have_its_key() {
     assert_eq!(all("allora-attempt"), ["1", "2", "3", "1"]);
     let fences: Vec<i64> = all("allora-fence").iter().map(|fence| fence.parse().unwrap()).collect();
     assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
-    daemon.says("answered with 503 Service Unavailable: come later");
+    daemon.says("answered with 503 Service Unavailable; its answer begins: come later");
     assert_eq!(daemon.stop(), 0);
 }
 

@@ -8,7 +8,9 @@ use super::{
     problem::{Problem, Type},
 };
 use crate::{
-    access::{Access, Decision, Scope},
+    access::Access,
+    denial::Denial,
+    identify::{LONGEST, identified},
     origin::{is_of_program, is_own},
     shared::Shared,
 };
@@ -16,7 +18,7 @@ use allora_core::{Runtime, is_internal};
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, header, request::Parts},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header},
     response::Response,
 };
 use std::sync::{Arc, atomic::Ordering};
@@ -52,24 +54,30 @@ fn request_id(runtime: &dyn Runtime, headers: &HeaderMap) -> String {
 }
 
 async fn run(shared: Arc<Shared>, request: Request) -> Answer {
-    let (parts, body) = request.into_parts();
-    if shared.hosts.as_ref().is_some_and(|hosts| !hosts.allow(&parts.uri, &parts.headers)) {
+    let (uri, headers) = (request.uri(), request.headers());
+    if shared.hosts.as_ref().is_some_and(|hosts| !hosts.allow(uri, headers)) {
         let detail = "the request names a host by which this API is not called";
         let remedy = "use the name of the host, or allow this one with --host or Console::hosts";
         return Err(Problem::new(Type::ForeignHost, detail).remedy(remedy));
     }
-    let operation = operation(&parts)?;
-    if !is_own(&parts.method, &parts.uri, &parts.headers)
-        && !is_of_program(&parts.method, &parts.headers)
-    {
+    let operation = operation(request.method(), uri)?;
+    if !is_own(request.method(), uri, headers) && !is_of_program(request.method(), headers) {
         let detail = "a browser has sent this for the page of another site, or may have";
         let remedy = "send the token as `Authorization: Bearer`, or a body as application/json";
         return Err(Problem::new(Type::ForeignPage, detail).remedy(remedy));
     }
-    let access = match operation.scope {
-        None => Access::new(""),
-        Some(scope) => access(&shared, &parts, scope)?,
+    let (access, request) = match operation.scope {
+        None => (Access::new(""), request),
+        Some(scope) => {
+            let most = operation.body.map_or(0, |form| form.most).max(LONGEST);
+            let (access, request) = identified(&shared, request, most).await?;
+            if !access.may(scope) {
+                return Err(Problem::no_scope(scope));
+            }
+            (access, request)
+        }
     };
+    let (parts, body) = request.into_parts();
     if operation.changes && !shared.allows_actions {
         let remedy =
             "its operator allows changes with --allow-actions, or with Console::allow_actions";
@@ -96,12 +104,12 @@ async fn run(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// The operation of this path and this method.
-fn operation(parts: &Parts) -> Result<&'static Operation, Problem> {
-    let path = parts.uri.path();
+fn operation(method: &Method, uri: &Uri) -> Result<&'static Operation, Problem> {
+    let path = uri.path();
     let below = path.strip_prefix("/v1").map(|below| if below == "/" { "" } else { below });
     let here = || OPERATIONS.iter().filter(|operation| Some(operation.path) == below);
-    let method = if parts.method == Method::HEAD { "GET" } else { parts.method.as_str() };
-    if let Some(found) = here().find(|operation| operation.method == method) {
+    let as_get = if method == Method::HEAD { "GET" } else { method.as_str() };
+    if let Some(found) = here().find(|operation| operation.method == as_get) {
         return Ok(found);
     }
     let mut methods: Vec<&str> = here().map(|operation| operation.method).collect();
@@ -114,7 +122,7 @@ fn operation(parts: &Parts) -> Result<&'static Operation, Problem> {
         methods.push("HEAD");
     }
     let allow = methods.join(", ");
-    let detail = format!("{path} has {allow}, and no {}", parts.method);
+    let detail = format!("{path} has {allow}, and no {method}");
     let problem = Problem::new(Type::NoMethod, detail);
     match HeaderValue::from_str(&allow) {
         Ok(allow) => Err(problem.header(header::ALLOW, allow)),
@@ -122,29 +130,26 @@ fn operation(parts: &Parts) -> Result<&'static Operation, Problem> {
     }
 }
 
-/// The caller, who has this scope.
-fn access(shared: &Shared, parts: &Parts, scope: Scope) -> Result<Access, Problem> {
-    let Some(decide) = &shared.access else {
-        let remedy = "set a closure with Console::access that returns Some(Access) for each caller";
-        let detail = "the program that serves this API has not said who may use it";
-        return Err(Problem::new(Type::NoAccess, detail).remedy(remedy));
-    };
-    let access = match decide(parts) {
-        Decision::Reader(access) => access,
-        Decision::Refused => {
-            let remedy = "ask the operator of this API for access";
-            return Err(Problem::new(Type::NoAccess, "you may not use this API").remedy(remedy));
-        }
-        Decision::Unknown => {
-            let remedy = "send a valid token as `Authorization: Bearer`";
-            return Err(
-                Problem::new(Type::Unauthorized, "no valid token came along").remedy(remedy)
-            );
-        }
-    };
-    match access.may(scope) {
-        true => Ok(access),
-        false => Err(Problem::no_scope(scope)),
+impl From<Denial> for Problem {
+    fn from(denial: Denial) -> Self {
+        let (of, remedy) = match denial {
+            Denial::Closed => {
+                (Type::NoAccess, "set a closure with Console::access that returns Some(Access)")
+            }
+            Denial::Refused => (Type::NoAccess, "ask the operator of this API for access"),
+            Denial::Unknown => (
+                Type::Unauthorized,
+                "send a valid token as `Authorization: Bearer`, or sign the request",
+            ),
+            Denial::Unproven(_) => (Type::Unauthorized, "sign the request anew"),
+            Denial::NoBody => (Type::TooLarge, "send a shorter body"),
+            Denial::Busy => (Type::Busy, "send it again later"),
+        };
+        let detail = match denial {
+            Denial::Refused => "you may not use this API".to_owned(),
+            denial => denial.to_string(),
+        };
+        Self::new(of, detail).remedy(remedy)
     }
 }
 

@@ -1,8 +1,12 @@
 //! The guards: access, headers, methods, and the slash at the end.
 
 use super::{ask, console, get, send, with_store};
-use allora_console::{Access, Console, Decision, Scope};
-use axum::{Router, body::Body, http::Request};
+use allora_console::{Access, BodyCheck, Console, Decision, Scope};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    http::Request,
+};
 
 #[test]
 fn without_a_closure_every_page_is_closed_and_the_style_sheet_is_not() {
@@ -99,6 +103,38 @@ fn whoever_is_unknown_is_asked_for_a_password_and_a_worker_reads_nothing() {
         let worker = |_: &axum::http::request::Parts| Some(Access::new("w").with(Scope::Work));
         let answer = get(&Console::new(schedules).access(worker).into_router(), "/").await;
         assert!(answer.status == 403 && answer.body.contains("read"), "{}", answer.body);
+    });
+}
+
+#[test]
+fn a_decision_may_need_the_body_and_without_that_the_body_is_not_read() {
+    with_store(&[], async |schedules| {
+        let by_body = |_: &axum::http::request::Parts| {
+            Decision::ByBody(BodyCheck::new(|body| match body {
+                b"ann" => Decision::Reader(Access::reader("ann")),
+                b"late" => Decision::Busy,
+                b"again" => Decision::ByBody(BodyCheck::new(|_| Decision::Unknown)),
+                _ => Decision::Unproven("it is not ann".into()),
+            }))
+        };
+        let posted = |body| {
+            let request = Request::post("/jobs").header("sec-fetch-site", "same-origin");
+            request.body(body).unwrap()
+        };
+        let router = Console::new(schedules.clone()).access(by_body).into_router();
+        for (body, status, says) in [
+            ("ann", 405, "Only GET"),
+            ("late", 503, "again later"),
+            ("again", 403, "You may not"),
+            ("eve", 401, "The signature is not accepted: it is not ann."),
+        ] {
+            let answer = send(&router, posted(Body::from(body))).await;
+            assert!(answer.status == status && answer.body.contains(says), "{}", answer.body);
+            assert_eq!(answer.header("retry-after"), if status == 503 { "1" } else { "" });
+        }
+        let endless = futures::stream::pending::<Result<Bytes, std::io::Error>>();
+        let answer = send(&console(schedules), posted(Body::from_stream(endless))).await;
+        assert_eq!(answer.status, 405);
     });
 }
 

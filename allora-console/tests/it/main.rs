@@ -10,6 +10,8 @@ mod guards;
 mod hours;
 mod limits;
 mod pages;
+#[cfg(feature = "tokens")]
+mod signed;
 
 use allora::{
     Memory, Run, Scheduler, Schedules, StoredSchedule,
