@@ -2,7 +2,7 @@
 
 use super::{
     call::{Answer, Call},
-    changes::may_add,
+    changes::may_have,
     operate::{gap, noted},
     problem::{Problem, Type},
     schedule::{Object, schedule},
@@ -130,7 +130,7 @@ pub(crate) async fn put(call: Call) -> Answer {
     of_name(&mut object, name)?;
     let has_data = object.contains_key("data");
     let wanted = schedule(object)?;
-    may_add(&call, &wanted)?;
+    may_have(&call, &wanted).await?;
     for attempt in 1.. {
         let state = found(reader, name).await?;
         tags.check(state.as_ref())?;
@@ -181,7 +181,7 @@ pub(crate) async fn patch(call: Call) -> Answer {
         merge(&mut object, &patch);
         of_name(&mut object, name)?;
         let mut stored = schedule(object)?;
-        may_add(&call, &stored)?;
+        may_have(&call, &stored).await?;
         if !patch.contains_key("data") {
             stored = stored.data_bytes(state.data.clone());
         }
@@ -220,6 +220,7 @@ fn of_name(object: &mut Map<String, Value>, name: &str) -> Result<(), Problem> {
 async fn add(call: &Call, stored: StoredSchedule) -> Answer {
     let note = call.query.text("note");
     noted(note)?;
+    call.reader.admits_new(1).await.map_err(Problem::of_limit)?;
     let name = stored.name().to_owned();
     match apply(&call.reader, &name, &Act::Add(Box::new(stored)), note).await {
         Ok(Effect::Job(state)) => {
