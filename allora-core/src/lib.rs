@@ -20,6 +20,7 @@ mod planner;
 pub mod record;
 mod registry;
 mod run;
+mod run_ticket;
 pub mod runtime;
 pub mod schedule;
 mod scheduler;

@@ -4,7 +4,7 @@ use crate::{
     backend::{Claimed, Completion, Cursor, Operation, Outcome},
     error::{Error, ErrorKind, Result},
     record::bounded,
-    stored::RunTicket,
+    run_ticket::RunTicket,
     time::Time,
     trace,
 };
