@@ -181,7 +181,7 @@ async fn read(operation: &Operation, headers: &HeaderMap, body: Body) -> Result<
     if !is_plain || !form.media.iter().any(|one| one.eq_ignore_ascii_case(media)) {
         let detail =
             format!("the body is sent as {}, without an encoding", form.media.join(" or "));
-        return Err(Problem::new(Type::MediaType, detail).field("content-type"));
+        return Err(Problem::new(Type::Media, detail).field("content-type"));
     }
     if body.is_empty() && !form.is_lines() {
         return Err(Problem::new(Type::BadBody, "this operation needs a body"));

@@ -65,7 +65,7 @@ types! {
     /// The body is too large.
     TooLarge 413 "too-large" "The body is too large";
     /// The body has another media type.
-    MediaType 415 "media-type" "The media type is not supported";
+    Media 415 "media-type" "The media type is not supported";
     /// The request names a host that is not the API's.
     ForeignHost 421 "foreign-host" "The API does not answer under this name";
     /// A value was read, and is rejected.
