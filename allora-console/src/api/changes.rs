@@ -2,10 +2,10 @@
 
 use super::{
     call::{Answer, Call},
-    definition::{Tags, tag},
     operate::{Note, noted},
     problem::{Problem, Type},
     schedule::{Object, schedule},
+    tags::{Tags, tag},
 };
 use crate::{
     actions::{Act, Effect, apply, last_change},
