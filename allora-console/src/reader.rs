@@ -488,6 +488,7 @@ impl Reader {
         let Some(redact) = &self.redact else { return entry };
         entry.outcome = without_secrets(entry.outcome, &entry.name, redact);
         entry.output = entry.output.map(|output| redact(&entry.name, &output));
+        entry.value = entry.value.map(|value| redact(&entry.name, &value));
         entry
     }
 

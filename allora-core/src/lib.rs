@@ -9,7 +9,7 @@ mod event;
 mod health;
 mod hours;
 mod job;
-#[cfg(feature = "json")]
+#[cfg_attr(not(feature = "json"), path = "no_json.rs")]
 mod json;
 mod labels;
 mod monotonic;

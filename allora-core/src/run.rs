@@ -3,7 +3,8 @@
 use crate::{
     backend::{Claimed, Completion, Cursor, Operation},
     error::{Error, ErrorKind, Result},
-    record::bounded,
+    json,
+    record::{MAX_VALUE, bounded},
     time::Time,
     trace,
 };
@@ -158,8 +159,43 @@ impl Run {
     /// ```
     pub fn set_output(&self, text: impl Into<String>) {
         let text = bounded(&text.into());
-        let before = self.control().lock_output().replace(text);
+        let before = lock(&self.control().output).replace(text);
         drop(before);
+    }
+
+    /// Sets the value of this run: a small result as JSON, which the history keeps with the end of the
+    /// run, and which [`trigger_and_wait`](crate::Handle::trigger_and_wait) returns. A further call
+    /// replaces it. A store that leaves out the entries of successes keeps it for runs of triggers. A run
+    /// that is completed in the job's own transaction ([`complete`](Self::complete)) has no value.
+    ///
+    /// ```
+    /// use allora::{BoxError, Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// let report = job(every(Duration::from_secs(60)), async |run: Run| -> Result<(), BoxError> {
+    ///     run.set_value(r#"{"mails": 7}"#)?;
+    ///     Ok(())
+    /// });
+    /// # let _ = report;
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` if it is longer than 4,096 bytes, or, with the feature `json`, if it is not JSON. A value
+    /// that was set before stays.
+    pub fn set_value(&self, json: impl Into<String>) -> Result {
+        let value = json.into();
+        let wrong = match value.len() {
+            len if len > MAX_VALUE => format!("has {len} bytes; use at most {MAX_VALUE}"),
+            _ => match json::check(&value) {
+                Ok(()) => {
+                    let before = lock(&self.control().value).replace(value);
+                    drop(before);
+                    return Ok(());
+                }
+                Err(why) => format!("is not JSON: {why}"),
+            },
+        };
+        Err(Error::invalid(format!("the value of {:?} {wrong}", self.name())).op("set_value"))
     }
 
     /// Rules out another attempt: if this run fails, the retry policy is not applied. An
@@ -391,9 +427,16 @@ pub(crate) struct Control {
     completion_made: AtomicBool,
     /// The output that the run has set.
     output: Mutex<Option<String>>,
+    /// The value that the run has set.
+    value: Mutex<Option<String>>,
     /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
     /// its first poll to its end; the place is empty after a wake-up.
     waiting: Mutex<Slab<Option<Waker>>>,
+}
+
+/// Nothing panics under the lock.
+fn lock(text: &Mutex<Option<String>>) -> MutexGuard<'_, Option<String>> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const RUNS: u8 = 0;
@@ -450,11 +493,11 @@ impl Control {
     }
 
     pub(crate) fn output(&self) -> Option<String> {
-        self.lock_output().clone()
+        lock(&self.output).clone()
     }
 
-    fn lock_output(&self) -> MutexGuard<'_, Option<String>> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn value(&self) -> Option<String> {
+        lock(&self.value).clone()
     }
 
     fn set_requested(&self, decision: Requested) {

@@ -120,6 +120,7 @@ object!(HistoryEntry as entry {
         replaced_by: reason.and_then(NotRunReason::replaced_by),
     },
     output,
+    value => { value: value.as_deref().map(|value| data::value(value.as_bytes())) },
 });
 
 object!(HistoryCursor { fence, name });
@@ -417,6 +418,7 @@ mod tests {
                 "reason": NotRunReason::CatchUp.word(),
                 "replaced_by": null,
                 "output": null,
+                "value": null,
             }),
         );
         let failed = HistoryEntry::new("a", 9, at(0).into(), Outcome::Failed("boom".to_owned()));

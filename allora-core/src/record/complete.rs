@@ -75,6 +75,7 @@ pub(super) fn end(
     let entry = || HistoryEntry {
         reason,
         output: operation.output.map(bounded),
+        value: operation.value.filter(|value| value.len() <= MAX_VALUE).map(str::to_owned),
         ..claim::entry(&lease, operation.name, &record.kind, context.now, outcome.clone())
     };
     // Whoever has triggered it may wait for its entry, and a loss must not stay.
@@ -181,6 +182,9 @@ pub(super) fn give_up(
     record.last = Some(outcome);
     true
 }
+
+/// The longest value of a run, in bytes.
+pub(crate) const MAX_VALUE: usize = 4_096;
 
 /// The longest text of an error or an output that a record or a history entry keeps, in bytes.
 const MAX_ERROR: usize = 1_024;

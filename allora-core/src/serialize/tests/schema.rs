@@ -198,7 +198,9 @@ fn object_schema(values: &[&Value], defined: &[(&str, Vec<Value>)]) -> Value {
     let property = |key: &String| {
         let values: Vec<&Value> = objects.iter().filter_map(|object| object.get(key)).collect();
         let schema = match key.as_str() {
-            "data" => json!({ "description": "JSON; {\"$text\": …} or {\"$hex\": …}; null: none" }),
+            "data" | "value" => {
+                json!({ "description": "JSON; {\"$text\": …} or {\"$hex\": …}; null: none" })
+            }
             "evidence" => json!({ "type": "object", "description": "values by name" }),
             "also" => json!({ "type": "array", "items": { "$ref": "#/$defs/Why" } }),
             "settings" => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
