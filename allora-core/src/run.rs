@@ -4,7 +4,7 @@ use crate::{
     backend::{Claimed, Completion, Cursor, Operation},
     error::{Error, ErrorKind, Result},
     json,
-    record::{MAX_VALUE, bounded},
+    record::{MAX_VALUE, bounded, bounded_to},
     time::Time,
     trace,
 };
@@ -34,6 +34,9 @@ pub(crate) struct Payload {
     /// The limit of the handler, if this node limits its runs.
     pub(crate) limited: Option<usize>,
 }
+
+/// The longest progress of a run, in bytes.
+const MAX_PROGRESS: usize = 200;
 
 /// One execution of an occurrence. A clone is the same run.
 #[derive(Clone)]
@@ -196,6 +199,29 @@ impl Run {
             },
         };
         Err(Error::invalid(format!("the value of {:?} {wrong}", self.name())).op("set_value"))
+    }
+
+    /// Sets the progress of this run for people who look at it while it is active, such as `40 %`. A
+    /// further call replaces it. It is no write to the store: other nodes and the console see it with the
+    /// next regular write of the node's record ([`heartbeat`](crate::SchedulerBuilder::heartbeat)), in
+    /// [`NodeInfo::progress`](crate::NodeInfo::progress), and it ends with the run. Of a longer text, the
+    /// first 200 bytes are kept.
+    ///
+    /// ```
+    /// use allora::{Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// let import = job(every(Duration::from_secs(60)), async |run: Run| {
+    ///     for file in 1..=10 {
+    ///         run.set_progress(format!("file {file} of 10"));
+    ///     }
+    /// });
+    /// # let _ = import;
+    /// ```
+    pub fn set_progress(&self, text: impl Into<String>) {
+        let text = bounded_to(&text.into(), MAX_PROGRESS);
+        let before = lock(&self.control().progress).replace(text);
+        drop(before);
     }
 
     /// Rules out another attempt: if this run fails, the retry policy is not applied. An
@@ -427,6 +453,8 @@ pub(crate) struct Control {
     completion_made: AtomicBool,
     /// The output that the run has set.
     output: Mutex<Option<String>>,
+    /// The progress that the run has set.
+    progress: Mutex<Option<String>>,
     /// The value that the run has set.
     value: Mutex<Option<String>>,
     /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
@@ -494,6 +522,10 @@ impl Control {
 
     pub(crate) fn output(&self) -> Option<String> {
         lock(&self.output).clone()
+    }
+
+    pub(crate) fn progress(&self) -> Option<String> {
+        lock(&self.progress).clone()
     }
 
     pub(crate) fn value(&self) -> Option<String> {

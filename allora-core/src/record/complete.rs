@@ -191,11 +191,16 @@ const MAX_ERROR: usize = 1_024;
 
 /// The error as it is kept: cut to [`MAX_ERROR`].
 pub(crate) fn bounded(error: &str) -> String {
-    if error.len() <= MAX_ERROR {
-        return error.to_owned();
+    bounded_to(error, MAX_ERROR)
+}
+
+/// A text, cut to at most so many bytes.
+pub(crate) fn bounded_to(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
     }
-    let end = (0..=MAX_ERROR - '…'.len_utf8()).rev().find(|end| error.is_char_boundary(*end));
-    format!("{}…", &error[..end.unwrap_or(0)])
+    let end = (0..=most - '…'.len_utf8()).rev().find(|end| text.is_char_boundary(*end));
+    format!("{}…", &text[..end.unwrap_or(0)])
 }
 
 /// The part of an accepted end that the record keeps. An extension is not an end.
@@ -272,5 +277,6 @@ mod tests {
             assert!(cut == error || error.starts_with(cut.strip_suffix('…').unwrap()));
             assert_eq!(bounded(&cut), cut);
         }
+        assert_eq!(bounded_to(&"ä".repeat(200), 200).len(), 199);
     }
 }

@@ -31,7 +31,7 @@ pub use trigger::{
 
 pub(crate) use apply::unreadable;
 pub(crate) use claim::may_overtake;
-pub(crate) use complete::{MAX_VALUE, bounded};
+pub(crate) use complete::{MAX_VALUE, bounded, bounded_to};
 pub(crate) use key::{is_left, job_of, on};
 
 use crate::{
