@@ -8,7 +8,7 @@ use crate::{
     gateway::{Asked, Gateway, Key, Node, Pool, Verdict},
     times::machine,
 };
-use allora_core::{ErrorKind, Pattern, Run, check_name, stored::RunTicket};
+use allora_core::{ErrorKind, Pattern, Run, check_name, record::MAX_VALUE, stored::RunTicket};
 use axum::{http::StatusCode, response::IntoResponse};
 use futures::future::{Either, select};
 use serde::Deserialize;
@@ -59,6 +59,7 @@ struct Heartbeat {
 struct Complete {
     token: String,
     output: Option<String>,
+    value: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -195,6 +196,9 @@ pub(crate) async fn heartbeat(call: Call) -> Answer {
             continue;
         };
         let run = gateway.pool.heard(&key(&ticket), node.runtime.now());
+        if let (Some(run), Some(progress)) = (&run, &progress) {
+            run.set_progress(progress.as_str());
+        }
         let (state, lease) = match &run {
             Some(run) if run.is_cancelled() => ("cancel", Some(millis(run.lease()))),
             Some(run) => ("ok", Some(millis(run.lease()))),

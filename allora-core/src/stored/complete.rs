@@ -8,7 +8,8 @@ use crate::{
 };
 
 impl Schedules {
-    /// Completes a run as succeeded, in place of the node that runs it, which may have stopped. Repeated,
+    /// Completes a run as succeeded, with its [output](crate::Run::set_output) and its
+    /// [value](crate::Run::set_value), in place of the node that runs it, which may have stopped. Repeated,
     /// it changes nothing. The node, if it lives, ends its part of the run when it next extends the lease.
     ///
     /// # Errors
@@ -17,10 +18,16 @@ impl Schedules {
     ///
     /// # Cancel safety
     /// A dropped call may or may not have completed the run. Repeat it.
-    pub async fn complete(&self, ticket: &RunTicket, output: Option<&str>) -> Result {
+    pub async fn complete(
+        &self,
+        ticket: &RunTicket,
+        output: Option<&str>,
+        value: Option<&str>,
+    ) -> Result {
         let RunTicket { name, fence, then, excluded } = ticket;
         let operation = Operation::complete(name, *fence, *then, Completion::Succeeded)
             .output(output)
+            .value(value)
             .excluded(*excluded);
         match self.apply_one("complete", &operation).await?? {
             Reply::Accepted => Ok(()),

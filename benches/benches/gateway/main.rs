@@ -47,7 +47,9 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let count = args.first().map_or(RUNS, |count| count.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    println!("| store | handler | runs/s, median of {ROUNDS} | part of the raw limit |\n|---|---|---|---|");
+    println!(
+        "| store | handler | runs/s, median of {ROUNDS} | part of the raw limit |\n|---|---|---|---|"
+    );
     for (store, variable) in
         [("redis", "ALLORA_TEST_REDIS_URL"), ("postgres", "ALLORA_TEST_POSTGRES_URL")]
     {
