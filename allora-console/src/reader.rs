@@ -11,7 +11,7 @@ use crate::access::Access;
 use allora_core::{
     ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
     NodeInfo, Outcome, Result, Schedules, Time,
-    backend::{Author, HistoryCursor, JobState, NextRun, Triggered},
+    backend::{Author, Ended, HistoryCursor, JobState, NextRun, Triggered},
     check_name,
     record::{Change, ChangeResult},
     stored::{ChangeFilter, ChangePage, Definition, Fact, Why, WhyCode},
@@ -127,15 +127,19 @@ impl Reader {
         id: &str,
         triggered: &Triggered,
         timeout: Duration,
-    ) -> Result<Option<Outcome>> {
+    ) -> Result<Option<Ended>> {
         match self.schedules.end_of_trigger(name, id, triggered, timeout).await {
             Err(error) if [ErrorKind::Unavailable, ErrorKind::NotFound].contains(&error.kind()) => {
                 Ok(None)
             }
-            Ok(outcome) => Ok(Some(match &self.redact {
-                Some(redact) => without_secrets(outcome, name, redact),
-                None => outcome,
-            })),
+            Ok(mut end) => {
+                if let Some(redact) = &self.redact {
+                    end.outcome = without_secrets(end.outcome, name, redact);
+                    end.output = end.output.map(|output| redact(name, &output));
+                    end.value = end.value.map(|value| redact(name, &value));
+                }
+                Ok(Some(end))
+            }
             Err(error) => Err(error),
         }
     }
