@@ -151,7 +151,7 @@ async fn rate_of(
     }
     let took = begun.elapsed();
     handle.stop();
-    running.await.unwrap().unwrap();
+    running.await.unwrap();
     count as f64 / took.as_secs_f64()
 }
 
@@ -174,7 +174,7 @@ async fn serve(builder: SchedulerBuilder, schedules: Schedules) -> Process {
         .into_router();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let node = tokio::spawn(async { scheduler.run().await.unwrap() });
+    let node = tokio::spawn(async { _ = scheduler.run().await });
     let server = tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
     Process { address, handle, tasks: [node, server] }
 }
