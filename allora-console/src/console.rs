@@ -66,7 +66,7 @@ impl Console {
     /// Lets readers act who have the [scope](crate::Scope) for it. Default: the console only shows pages.
     ///
     /// A change must come from a page of the console, as the browser says in `Sec-Fetch-Site` or `Origin`,
-    /// or with `Authorization: Bearer`. A proxy in front must pass `Host` on as the browser has sent it,
+    /// or with `Authorization: Bearer`; to the API also with a body that is none of a form, such as JSON. A proxy in front must pass `Host` on as the browser has sent it,
     /// unless it offers TLS.
     #[must_use]
     pub fn allow_actions(mut self) -> Self {
@@ -82,11 +82,13 @@ impl Console {
         self
     }
 
-    /// Removes secrets from what the pages show of a job: its data, notes, errors, outputs and the answers
+    /// Removes secrets from what the pages and the API show of a job: its data, notes, errors, outputs and the answers
     /// why it ran or did not. The closure gets the name of the job and a text, and returns the text to
-    /// show. Default: texts are shown as they are, data and output only with [`Scope::Data`].
+    /// show. Default: texts are shown as they are, data and output only with [`Scope::Data`]. An export, which
+    /// needs [`Scope::Admin`], has the data as it is.
     ///
     /// [`Scope::Data`]: crate::Scope::Data
+    /// [`Scope::Admin`]: crate::Scope::Admin
     #[must_use]
     pub fn redact(mut self, redact: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Self {
         self.shared.redact = Some(Arc::new(redact));

@@ -313,7 +313,7 @@ impl Reader {
     }
 
     /// `true` if a job of this name exists for the reader, whatever its kind is.
-    fn may_name_any_kind(&self, name: &str) -> bool {
+    pub(crate) fn may_name_any_kind(&self, name: &str) -> bool {
         self.access.may_name(name) && !self.access.has_kinds()
     }
 

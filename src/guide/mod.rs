@@ -10,6 +10,7 @@
 //! | A job does not run, runs late, or ran twice. Why? | [`troubleshooting`] |
 //! | How do I keep the schedules of my customers? | [`stored_schedules`] |
 //! | What does the JSON look like? | [`json`] |
+//! | How do programs in other languages use it? | [`http_api`] |
 //! | How do I test my jobs? | [`testing`] |
 //! | How do I write a job type or a schedule of my own? | [`writing_a_job_type`] |
 //! | How do I write a store? | [`writing_a_store`] |
@@ -19,6 +20,8 @@
 pub mod backup {}
 #[doc = include_str!("choosing_a_store.md")]
 pub mod choosing_a_store {}
+#[doc = include_str!("http_api.md")]
+pub mod http_api {}
 #[doc = include_str!("json.md")]
 pub mod json {}
 #[doc = include_str!("jobs.md")]

@@ -49,6 +49,18 @@ fn own(reader: &Reader, name: &str) -> Result<(), Problem> {
     }
 }
 
+/// `Ok` if the reader may change the calendar, by which jobs of all kinds run.
+fn may_change(reader: &Reader, name: &str) -> Result<(), Problem> {
+    own(reader, name)?;
+    match reader.access().has_kinds() {
+        false => Ok(()),
+        true => {
+            let detail = "your access is limited to some kinds, and calendars are for all of them";
+            Err(Problem::new(Type::NoAccess, detail))
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -59,7 +71,7 @@ struct Body {
 pub(crate) async fn put(call: Call) -> Answer {
     let Call { query, reader, .. } = &call;
     let (name, note) = (query.text("name"), query.text("note"));
-    own(reader, name)?;
+    may_change(reader, name)?;
     noted(note)?;
     let Body { text } = call.object()?;
     let calendar =
@@ -70,7 +82,7 @@ pub(crate) async fn put(call: Call) -> Answer {
         ErrorKind::Invalid => Problem::from(error).field("name"),
         _ => error.into(),
     })?;
-    moved.retain(|job| reader.access().may_name(job));
+    moved.retain(|job| reader.may_name_any_kind(job));
     let mut object = object(name, &calendar);
     object["moved"] = json!(moved);
     call.json(object)
@@ -80,7 +92,7 @@ pub(crate) async fn put(call: Call) -> Answer {
 pub(crate) async fn delete(call: Call) -> Answer {
     let Call { query, reader, .. } = &call;
     let (name, note) = (query.text("name"), query.text("note"));
-    own(reader, name)?;
+    may_change(reader, name)?;
     noted(note)?;
     let deleted = reader.whole_store(note).delete_calendar(name).await;
     log_action("delete calendar", name, (reader, note), deleted.as_ref().err());

@@ -56,7 +56,8 @@ fn of(schema: &str) -> Value {
 
 /// The id of an operation: its method and its path in words.
 fn id(operation: &Operation) -> String {
-    let words = operation.path.split(['/', '.', '_']).filter(|word| !word.is_empty());
+    let path = if operation.path.is_empty() { "service" } else { operation.path };
+    let words = path.split(['/', '.', '_']).filter(|word| !word.is_empty());
     words.fold(operation.method.to_ascii_lowercase(), |id, word| {
         let (first, rest) = word.split_at(1);
         id + &first.to_ascii_uppercase() + rest

@@ -2,11 +2,11 @@
 
 use super::{
     call::{Answer, Call},
-    problem::Problem,
+    problem::{Problem, Type},
     schedule::{Object, schedule},
 };
 use allora_core::{
-    Explained, Result, Schedule, Time,
+    Error, ErrorKind, Explained, Schedule, Time,
     backend::{JobState, NextRun},
     schedule::parse_instant,
 };
@@ -25,9 +25,14 @@ pub(crate) async fn next(call: Call) -> Answer {
     call.json(json!({ "items": times }))
 }
 
-async fn coming(call: &Call, state: &JobState, count: usize) -> Result<Vec<Value>> {
+async fn coming(call: &Call, state: &JobState, count: usize) -> Result<Vec<Value>, Problem> {
     let Some(cursor) = state.next else { return Ok(Vec::new()) };
-    let definition = call.reader.definition(state).await?;
+    // What is stored cannot be read, as that of a later build or of a job whose code alone knows its times.
+    let unreadable = |error: Error| match error.kind() {
+        ErrorKind::Invalid => Problem::new(Type::Conflict, error.to_string()),
+        _ => error.into(),
+    };
+    let definition = call.reader.definition(state).await.map_err(unreadable)?;
     let (schedule, settings) = (definition.schedule(), definition.settings());
     let explained = |after: Time, n| settings.explain(&state.name, schedule, after, n);
     let first = cursor.scheduled_at;
@@ -37,7 +42,7 @@ async fn coming(call: &Call, state: &JobState, count: usize) -> Result<Vec<Value
         let times = explained(last, count.saturating_add(1)).into_iter();
         return Ok(times.filter(|time| time.nominal > after).take(count).map(time).collect());
     }
-    let runs = call.reader.next(state, count).await?;
+    let runs = call.reader.next(state, count).await.map_err(unreadable)?;
     let mut reasons = explained(first - TimeDelta::milliseconds(1), 1);
     reasons.extend(explained(first, count));
     let with_reasons = |run: &NextRun| {

@@ -239,6 +239,11 @@ async fn declared(call: &Call, line: &str) -> Result<StoredSchedule, Problem> {
     let Object(object) = serde_json::from_str(line).map_err(|error| Problem::of_json(&error))?;
     let stored = schedule(object)?;
     may_have(call, &stored).await?;
+    let (reader, name) = (&call.reader, stored.name());
+    if reader.access().has_kinds() && reader.is_taken(name).await? {
+        // By a job of another kind, perhaps, which would be changed.
+        reader.check(name).await.map_err(|_| Problem::rejected("name", "the name is taken"))?;
+    }
     Ok(stored)
 }
 

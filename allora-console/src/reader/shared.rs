@@ -83,7 +83,7 @@ impl Reader {
     pub(crate) async fn calendar_users(&self, name: &str, limit: usize) -> Result<Vec<String>> {
         let limit = if self.access.is_limited() { usize::MAX } else { limit };
         let mut users = self.schedules.calendar_users(name, limit).await?;
-        users.retain(|user| self.access.may_name(user));
+        users.retain(|user| self.may_name_any_kind(user));
         Ok(users)
     }
 }

@@ -143,6 +143,7 @@ fn a_job_in_code_has_no_definition_to_edit() {
         let api = Api::new(&schedules, everything("ann"));
         let path = "/job/definition?name=code";
         api.get(path).await.is_problem(409, "conflict");
+        api.get("/job/next?name=code").await.is(200);
         let body = json!({ "kind": "mail", "schedule": "@daily" });
         api.json("PUT", path, &[("if-match", "*")], body.clone()).await.is_problem(409, "conflict");
         api.json("PATCH", path, &[], body).await.is_problem(409, "conflict");

@@ -164,6 +164,32 @@ fn an_account_has_so_many_jobs_and_none_that_runs_too_often() {
 }
 
 #[test]
+fn an_access_of_some_kinds_changes_no_job_of_another_kind() {
+    with_store(&["a"], async |schedules| {
+        let access = Access::reader("ann").with(Scope::Admin).only_kinds(["mail"]);
+        let api = Api::new(&schedules, access);
+        let before = schedules.get("a").await.unwrap();
+        let mail = json!({ "name": "a", "kind": "mail", "schedule": "@daily" });
+        let path = "/job/definition?name=a";
+        api.get(path).await.is_problem(404, "not-found");
+        api.json("PUT", path, &[("if-match", "*")], mail.clone()).await.is_problem(412, "changed");
+        api.json("PATCH", path, &[], mail.clone()).await.is_problem(404, "not-found");
+        api.send("DELETE", "/job?name=a", &[], "").await.is_problem(404, "not-found");
+        let lines = [("content-type", "application/x-ndjson")];
+        let sync = api.send("POST", "/sync", &lines, mail.to_string()).await;
+        sync.is_problem(422, "rejected");
+        assert_eq!(sync.at("/errors/0/field"), "name");
+        let other = json!({ "name": "b", "kind": "report", "schedule": "@daily" });
+        let refused = api.post("/jobs", other).await;
+        refused.is_problem(422, "rejected");
+        assert_eq!(refused.at("/field"), "kind");
+        let text = json!({ "text": "2026-12-25" });
+        api.json("PUT", "/calendar?name=c", &[], text).await.is_problem(403, "no-access");
+        assert_eq!(schedules.get("a").await.unwrap().version, before.version);
+    });
+}
+
+#[test]
 fn of_a_shared_key_only_own_jobs_are_shown() {
     with_keys(async |schedules| {
         for name in ["acme/", "beta/", "gamma/"] {
