@@ -8,23 +8,23 @@ use tokio::{
 };
 
 /// The most runs of a request.
-pub const MOST: usize = 50;
+pub(crate) const MOST: usize = 50;
 
-pub struct Worker {
+pub(crate) struct Worker {
     stream: BufReader<TcpStream>,
     name: String,
     claims: usize,
 }
 
 impl Worker {
-    pub async fn connect(address: SocketAddr, i: usize) -> Self {
+    pub(crate) async fn connect(address: SocketAddr, i: usize) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream: BufReader::new(stream), name: format!("worker-{i}"), claims: 0 }
     }
 
     /// The tokens of runs.
-    pub async fn claim(&mut self, wait: Duration) -> Vec<String> {
+    pub(crate) async fn claim(&mut self, wait: Duration) -> Vec<String> {
         self.claims += 1;
         let body = json!({
             "worker": self.name,
@@ -39,7 +39,7 @@ impl Worker {
         runs.map(|run| run["token"].as_str().unwrap().to_owned()).collect()
     }
 
-    pub async fn complete(&mut self, token: &str) {
+    pub(crate) async fn complete(&mut self, token: &str) {
         let (status, answer) = self.post("/v1/claim/complete", &json!({ "token": token })).await;
         assert_eq!(status, 200, "{answer}");
     }
