@@ -7,7 +7,7 @@ use super::{Language, Worker, with_key};
 use crate::site::{Daemon, Site, patiently, pause};
 use allora_conformance::{
     environment::{free_ports, program},
-    history::{Event, Invariant, Violation, What, check, merge_store_history, read},
+    history::{Event, Invariant, Violation, What, check, merge_store_history},
 };
 use allora_core::{
     Backend, CatchUp, Schedules, StoredSchedule, Time,
@@ -19,8 +19,6 @@ use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
-    fs::File,
-    io::BufReader,
     net::TcpStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -70,7 +68,7 @@ impl Server {
     fn read<T>(&self, read: impl AsyncFn(Redis) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let builder = Redis::builder().history(10_000);
-        runtime.block_on(async { read(builder.connect(&self.url()).await.unwrap()).await })
+        runtime.block_on(async { read(builder.connect(self.url()).await.unwrap()).await })
     }
 }
 
@@ -157,8 +155,7 @@ impl Fleet {
     fn add(&self, from: i64, until: i64) {
         let data = json!({ "seconds": WORK }).to_string();
         let job = |name: String| {
-            let job =
-                StoredSchedule::new(name, "work", "@every 1s").data_bytes(data.clone().into());
+            let job = StoredSchedule::new(name, "work", "@every 1s").data_bytes(data.clone());
             job.starting(time(from)).ending(time(until)).catch_up(CatchUp::All { limit: 1_000 })
         };
         let lease = Duration::from_millis(LEASE.unsigned_abs());
@@ -221,9 +218,10 @@ impl Fleet {
     /// What the workers have written: the starts, and the ends of the work by job and fence.
     fn written(&self) -> (Vec<Event>, BTreeMap<(String, i64), i64>) {
         let (mut starts, mut ends) = (Vec::new(), BTreeMap::new());
-        for log in self.logs.iter().filter(|log| log.exists()) {
-            starts.extend(read(BufReader::new(File::open(log).unwrap())).unwrap());
-            for line in super::lines(log).iter().filter(|line| line["what"] != "start") {
+        for line in self.logs.iter().flat_map(|log| super::lines(log)) {
+            if line["what"] == "start" {
+                starts.push(serde_json::from_value(line).unwrap());
+            } else {
                 let job = line["job"].as_str().unwrap().to_owned();
                 ends.insert((job, line["fence"].as_i64().unwrap()), line["at"].as_i64().unwrap());
             }
