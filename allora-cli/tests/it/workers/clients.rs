@@ -39,7 +39,8 @@ impl Gateways {
         let place = [&self.site.args[..2], &self.site.args[self.site.args.len() - 2..]].concat();
         let place: Vec<&str> = place.iter().map(String::as_str).collect();
         let job = ["add", name, "work", "@every 1s", &data, "--max-runs", "1", "--lease", "3s"];
-        self.site.allora(&[&job[..], &place].concat()).fine();
+        let said = self.site.allora(&[&job[..], &place].concat());
+        assert_eq!(said.code, 0, "{said:?}");
     }
 
     /// The attempts and the outputs of a job, the last first.
