@@ -165,7 +165,7 @@ impl Fleet {
         self.server.read(async |store| {
             let schedules = Schedules::new(store).unwrap();
             for i in 0..JOBS {
-                schedules.add(&job(format!("once/{i}"))).await.unwrap();
+                schedules.add(&job(format!("once/{i}")).at_most_once()).await.unwrap();
                 schedules.add(&job(format!("least/{i}")).at_least_once(lease)).await.unwrap();
             }
         });
