@@ -6,7 +6,6 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
-#[cfg_attr(not(test), expect(dead_code, reason = "the operations of the API will call it"))]
 mod account;
 mod actions;
 mod api;
@@ -14,7 +13,6 @@ mod ask;
 mod assets;
 mod console;
 mod context;
-#[cfg_attr(not(test), expect(dead_code, reason = "the operations of the API will call it"))]
 mod deleted;
 mod denial;
 mod entries;

@@ -3,23 +3,21 @@
 //! Pages have no other way to the store. So what a limit hides is in no list, count, plot, search or answer, and a
 //! new page need not think of it.
 
+mod hours;
+mod lists;
+mod shared;
+
 use crate::access::Access;
 use allora_core::{
-    ActiveCondition, ConcurrencyKey, Condition, Error, ErrorKind, Handle, Health, HistoryEntry,
-    HistoryQuery, KeyHolder, NodeInfo, Outcome, Result, Schedules, Time,
-    backend::{
-        Author, Count, Counts, Flag, Flagged, HistoryCursor, JobState, NextRun, Page, Triggered,
-    },
+    ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
+    NodeInfo, Outcome, Result, Schedules, Time,
+    backend::{Author, Ended, HistoryCursor, JobState, NextRun, Triggered},
     check_name,
     record::{Change, ChangeResult},
-    schedule::Calendar,
-    stored::{
-        Bulk, BulkReport, ChangeFilter, ChangePage, Definition, Fact, Filter, Hour, HourTotals,
-        Why, WhyCode,
-    },
+    stored::{ChangeFilter, ChangePage, Definition, Fact, Why, WhyCode},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     fmt,
     sync::Arc,
     time::Duration,
@@ -30,12 +28,6 @@ pub(crate) type Redact = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
 
 /// The largest number of concurrency keys that are read for due jobs.
 const MOST_KEYS: usize = 50;
-
-/// The most jobs that are counted by reading them.
-const COUNTED: usize = 10_000;
-
-/// The most days of jobs that are added up: a record each.
-const MOST_DAYS: u64 = 10_000;
 
 /// The store, for one reader.
 #[derive(Clone)]
@@ -114,208 +106,9 @@ impl Reader {
         }
     }
 
-    /// As [`Schedules::list`].
-    pub(crate) async fn list(
-        &self,
-        filter: Filter<'_>,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<JobState>> {
-        let found = self.unredacted_list(filter, after, limit).await?;
-        Ok(found.into_iter().map(|state| self.shown(state)).collect())
-    }
-
-    /// As [`list`](Self::list), as the store has the jobs: for an export.
-    pub(crate) async fn unredacted_list(
-        &self,
-        filter: Filter<'_>,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<JobState>> {
-        let mut found = Vec::new();
-        let parts = self.access.parts(filter.prefix, filter.kind);
-        for (prefix, kind) in &parts {
-            let part = part(filter, prefix, *kind);
-            found.extend(self.schedules.list(part, after, limit).await?);
-        }
-        if parts.len() > 1 {
-            found.sort_by(|one, other| one.name.cmp(&other.name));
-        }
-        Ok(self.own(found).take(limit).collect())
-    }
-
-    /// As [`Schedules::list_by_due`].
-    pub(crate) async fn list_by_due(
-        &self,
-        filter: Filter<'_>,
-        limit: usize,
-    ) -> Result<Vec<JobState>> {
-        let mut found = Vec::new();
-        let parts = self.access.parts(filter.prefix, filter.kind);
-        for (prefix, kind) in &parts {
-            let part = part(filter, prefix, *kind);
-            found.extend(self.schedules.list_by_due(part, limit).await?);
-        }
-        if parts.len() > 1 {
-            found.sort_by(|one, other| (one.due_at, &one.name).cmp(&(other.due_at, &other.name)));
-        }
-        Ok(self.seen(found, limit))
-    }
-
-    /// The jobs that are due first, at most `limit`; for a reader with prefixes, the first ones by name.
-    pub(crate) async fn first(&self, limit: usize) -> Result<Vec<JobState>> {
-        match self.lists_by_due() {
-            true => self.list_by_due(Filter::default(), limit).await,
-            false => self.list(Filter::default(), None, limit).await,
-        }
-    }
-
-    /// `true` if a store finds the reader's jobs by their due times without a look at all of them: its index has
-    /// kinds, and no prefixes.
-    pub(crate) fn lists_by_due(&self) -> bool {
-        self.access.parts("", None).iter().all(|(prefix, _)| prefix.is_empty())
-    }
-
-    /// As [`Schedules::flagged`], of the prefix and the kind of the filter.
-    pub(crate) async fn flagged(
-        &self,
-        flag: Flag<'_>,
-        filter: Filter<'_>,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Flagged> {
-        let mut all = Flagged::new(Vec::new(), None);
-        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
-            let mut page = Page::first(limit).prefix(prefix);
-            (page.after, page.kind) = (after, kind);
-            let part = self.schedules.flagged(flag, page).await?;
-            all.found.extend(part.found);
-            all.next = all.next.into_iter().chain(part.next).min();
-            all.is_complete &= part.is_complete;
-        }
-        all.found.sort_by(|one, other| one.name.cmp(&other.name));
-        // Behind the end of one part, jobs of that part may be missing.
-        if let Some(next) = &all.next {
-            all.found.retain(|state| state.name <= *next);
-        }
-        if all.found.len() > limit {
-            all.next = all.found.get(limit.saturating_sub(1)).map(|last| last.name.clone());
-        }
-        all.found = self.seen(all.found, limit);
-        Ok(all)
-    }
-
-    /// The numbers of the reader's jobs. A store counts by one prefix; for any other limit, the first
-    /// [`COUNTED`] jobs are read.
-    pub(crate) async fn counts(&self, now: Time) -> Result<Counts> {
-        if let [(prefix, None)] = self.access.parts("", None)[..] {
-            let mut counts = self.schedules.counts(prefix).await?;
-            counts.active = self.seen(counts.active, usize::MAX);
-            return Ok(counts);
-        }
-        let mut states = self.list(Filter::default(), None, COUNTED + 1).await?;
-        let is_whole = states.len() <= COUNTED;
-        states.truncate(COUNTED);
-        Ok(Counts::among(&states, now, is_whole))
-    }
-
-    /// As [`Schedules::bulk_preview`].
-    pub(crate) async fn bulk_preview(
-        &self,
-        filter: Filter<'_>,
-        change: Bulk<'_>,
-    ) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
-            let part = part(filter, prefix, kind);
-            names.extend(self.schedules.bulk_preview(part, change).await?);
-        }
-        names.sort_unstable();
-        Ok(names)
-    }
-
-    /// As [`Schedules::bulk`], with this note.
-    pub(crate) async fn bulk(
-        &self,
-        note: &str,
-        filter: Filter<'_>,
-        change: Bulk<'_>,
-    ) -> Result<BulkReport> {
-        let schedules = self.whole_store(note);
-        let mut report = BulkReport::default();
-        for (prefix, kind) in self.access.parts(filter.prefix, filter.kind) {
-            let done = schedules.bulk(part(filter, prefix, kind), change).await?;
-            report.changed.extend(done.changed);
-            report.triggered_before.extend(done.triggered_before);
-            report.failed.extend(done.failed);
-        }
-        Ok(report)
-    }
-
-    fn own(&self, found: Vec<JobState>) -> impl Iterator<Item = JobState> {
-        let may_see = |state: &JobState| self.access.may_see(&state.name, &state.kind);
-        found.into_iter().filter(may_see)
-    }
-
-    fn seen(&self, found: Vec<JobState>, limit: usize) -> Vec<JobState> {
-        self.own(found).take(limit).map(|state| self.shown(state)).collect()
-    }
-
     /// `true` if the history has no runs that succeeded.
     pub(crate) fn lacks_successes(&self) -> bool {
         self.schedules.history_limits().is_some_and(|limits| !limits.successes)
-    }
-
-    /// As [`Schedules::hours_of`], by the names of these jobs; of none if the store keeps no history. What had
-    /// such a name before is part of it.
-    pub(crate) async fn hours_of(
-        &self,
-        jobs: &[&JobState],
-        from: Time,
-        now: Time,
-    ) -> Result<HashMap<String, Vec<Hour>>> {
-        let seen = jobs.iter().filter(|job| self.access.may_see(&job.name, &job.kind));
-        let names: Vec<&str> = seen.map(|job| job.name.as_str()).collect();
-        match self.schedules.hours_of(&names, from, now).await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(HashMap::new()),
-            hours => Ok(names.into_iter().map(str::to_owned).zip(hours?).collect()),
-        }
-    }
-
-    /// As [`Schedules::hour_totals`], of the reader's jobs, of which there are so many. `None` if that would be too
-    /// much to add up, or the store keeps no history.
-    pub(crate) async fn hour_totals(
-        &self,
-        from: Time,
-        now: Time,
-        jobs: Count,
-    ) -> Result<Option<HourTotals>> {
-        let parts = self.access.parts("", None);
-        let prefixes: BTreeSet<&str> = parts.iter().map(|(prefix, _)| *prefix).collect();
-        // Of several prefixes, all jobs are read.
-        let (prefix, is_all) = match prefixes.first() {
-            None => return Ok(Some(HourTotals::new(from))),
-            Some(prefix) if prefixes.len() == 1 => (*prefix, !self.access.has_kinds()),
-            Some(_) => ("", false),
-        };
-        let jobs = if is_all { jobs } else { self.schedules.counts(prefix).await?.jobs() };
-        let days = u64::try_from((now - from).num_days()).unwrap_or_default() + 2;
-        if jobs.number.saturating_mul(days) > MOST_DAYS {
-            return Ok(None);
-        }
-        // The counts have no kinds.
-        let mut names: Option<HashSet<String>> = None;
-        if self.access.has_kinds() {
-            let own = self.list(Filter::default(), None, COUNTED).await?;
-            names = Some(own.into_iter().map(|state| state.name).collect());
-        }
-        let is_wanted = |name: &str| {
-            self.access.may_name(name) && names.as_ref().is_none_or(|own| own.contains(name))
-        };
-        match self.schedules.hour_totals(prefix, from, is_wanted).await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
-            totals => Ok(Some(totals?).filter(HourTotals::is_whole)),
-        }
     }
 
     /// # Errors
@@ -334,15 +127,19 @@ impl Reader {
         id: &str,
         triggered: &Triggered,
         timeout: Duration,
-    ) -> Result<Option<Outcome>> {
+    ) -> Result<Option<Ended>> {
         match self.schedules.end_of_trigger(name, id, triggered, timeout).await {
             Err(error) if [ErrorKind::Unavailable, ErrorKind::NotFound].contains(&error.kind()) => {
                 Ok(None)
             }
-            Ok(outcome) => Ok(Some(match &self.redact {
-                Some(redact) => without_secrets(outcome, name, redact),
-                None => outcome,
-            })),
+            Ok(mut end) => {
+                if let Some(redact) = &self.redact {
+                    end.outcome = without_secrets(end.outcome, name, redact);
+                    end.output = end.output.map(|output| redact(name, &output));
+                    end.value = end.value.map(|value| redact(name, &value));
+                }
+                Ok(Some(end))
+            }
             Err(error) => Err(error),
         }
     }
@@ -466,86 +263,6 @@ impl Reader {
         self.schedules.next(&state.name, n).await
     }
 
-    /// The concurrency keys after this one, each with its record, and the key behind which the next page begins. With
-    /// a limit, those that jobs of the reader hold or wait for, with these jobs alone.
-    pub(crate) async fn keys(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<(Vec<(String, JobState)>, Option<String>)> {
-        let record = |key: &str| ConcurrencyKey::new(key, 1).record().to_string();
-        let (prefix, mut after) = (record(""), after.map(record));
-        let key = |state: &JobState| state.name[prefix.len()..].to_owned();
-        let mut own = Vec::new();
-        loop {
-            let filter = Filter::default().prefix(&prefix);
-            let records = self.schedules.list(filter, after.as_deref(), limit).await?;
-            let is_last = records.len() < limit;
-            after = records.last().map(|last| last.name.clone());
-            let shown = |state: JobState| Some((key(&state), self.shown_key(state)?));
-            own.extend(records.into_iter().filter_map(shown));
-            if is_last || own.len() >= limit {
-                return Ok(first(own, limit));
-            }
-        }
-    }
-
-    /// The record of a concurrency key, as of [`keys`](Self::keys).
-    pub(crate) async fn key(&self, key: &str) -> Result<JobState> {
-        let record = self.schedules.get(&ConcurrencyKey::new(key, 1).record()).await;
-        let none = || {
-            let text = format!("no job holds the concurrency key {key:?}, or waits for it");
-            Error::new(ErrorKind::NotFound, text)
-        };
-        match record {
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(none()),
-            record => self.shown_key(record?).ok_or_else(none),
-        }
-    }
-
-    /// `None` if the reader may not see any of its jobs.
-    fn shown_key(&self, mut record: JobState) -> Option<JobState> {
-        if self.access.is_limited() {
-            let may_see = |job: &str| self.may_name_any_kind(job);
-            record.leases.retain(|lease| may_see(&KeyHolder::of(lease).job));
-            record.waiters.retain(|waiter| may_see(&waiter.job));
-            if record.leases.is_empty() && record.waiters.is_empty() {
-                return None;
-            }
-        }
-        Some(record)
-    }
-
-    /// The calendars after this one, and the one behind which the next page begins.
-    pub(crate) async fn calendars(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<(Vec<(String, Result<Calendar>)>, Option<String>)> {
-        let (mut own, mut after) = (Vec::new(), after.map(str::to_owned));
-        loop {
-            let calendars = self.schedules.calendars(after.as_deref(), limit).await?;
-            let is_last = calendars.len() < limit;
-            after = calendars.last().map(|(name, _)| name.clone());
-            own.extend(calendars.into_iter().filter(|(name, _)| self.access.may_name(name)));
-            if is_last || own.len() >= limit {
-                return Ok(first(own, limit));
-            }
-        }
-    }
-
-    pub(crate) async fn calendar(&self, name: &str) -> Result<Calendar> {
-        self.schedules.calendar(name).await
-    }
-
-    /// The jobs of the reader that use a calendar, the first `limit`.
-    pub(crate) async fn calendar_users(&self, name: &str, limit: usize) -> Result<Vec<String>> {
-        let limit = if self.access.is_limited() { usize::MAX } else { limit };
-        let mut users = self.schedules.calendar_users(name, limit).await?;
-        users.retain(|user| self.access.may_name(user));
-        Ok(users)
-    }
-
     /// The nodes. What they report names jobs, so a limit hides it.
     pub(crate) async fn nodes(&self) -> Result<Vec<NodeInfo>> {
         let mut nodes = self.schedules.nodes().await?;
@@ -553,6 +270,14 @@ impl Reader {
             for node in &mut nodes {
                 node.problems.clear();
                 node.orphan_examples.clear();
+            }
+        }
+        // It is a text of the job, as its output is.
+        for node in &mut nodes {
+            node.progress
+                .retain(|run| self.access.sees_data() && self.may_name_any_kind(&run.name));
+            if let Some(redact) = &self.redact {
+                node.progress.iter_mut().for_each(|run| run.text = redact(&run.name, &run.text));
             }
         }
         Ok(nodes)
@@ -650,6 +375,7 @@ impl Reader {
         let Some(redact) = &self.redact else { return entry };
         entry.outcome = without_secrets(entry.outcome, &entry.name, redact);
         entry.output = entry.output.map(|output| redact(&entry.name, &output));
+        entry.value = entry.value.map(|value| redact(&entry.name, &value));
         entry
     }
 
@@ -687,20 +413,6 @@ impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader").field("access", &self.access).finish_non_exhaustive()
     }
-}
-
-fn part<'a>(filter: Filter<'a>, prefix: &'a str, kind: Option<&'a str>) -> Filter<'a> {
-    let mut part = filter.prefix(prefix);
-    part.kind = kind;
-    part
-}
-
-/// The first of these, and the name behind which the others begin: one of the reader's, since it stands in a link.
-fn first<T>(mut own: Vec<(String, T)>, limit: usize) -> (Vec<(String, T)>, Option<String>) {
-    let is_full = own.len() >= limit;
-    own.truncate(limit);
-    let next = own.last().filter(|_| is_full).map(|(name, _)| name.clone());
-    (own, next)
 }
 
 /// As of a job that does not exist.

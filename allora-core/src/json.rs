@@ -1,14 +1,14 @@
 //! The parts of JSON objects that serde does not derive: the data of schedules, and instants.
 
-use crate::{run::Run, schedule::parse_instant, time::Time};
-use serde::{Deserialize, Deserializer, de};
+use crate::{schedule::parse_instant, time::Time};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny},
+};
 
-impl Run {
-    /// The [data](Self::data) in the form that it has in the JSON of its schedule: JSON as it is, another
-    /// text as `{"$text": "…"}`, other bytes as `{"$hex": "…"}`, and `null` if there is none.
-    pub fn data_as_json(&self) -> serde_json::Value {
-        data::value(self.data())
-    }
+/// Checks that a text is JSON.
+pub(crate) fn check(text: &str) -> Result<(), String> {
+    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(|why| why.to_string())
 }
 
 /// Reads an instant, or says what one looks like.

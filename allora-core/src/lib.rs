@@ -9,7 +9,7 @@ mod event;
 mod health;
 mod hours;
 mod job;
-#[cfg(feature = "json")]
+#[cfg_attr(not(feature = "json"), path = "no_json.rs")]
 mod json;
 mod labels;
 mod monotonic;
@@ -20,6 +20,9 @@ mod planner;
 pub mod record;
 mod registry;
 mod run;
+#[cfg(feature = "json")]
+mod run_json;
+mod run_ticket;
 pub mod runtime;
 pub mod schedule;
 mod scheduler;
@@ -53,7 +56,7 @@ pub use job::{
 pub use labels::LabelSelector;
 pub use name::{MAX_NAME, check_name, is_internal};
 pub use pattern::Pattern;
-pub use registry::{NodeInfo, ProgramReport};
+pub use registry::{NodeInfo, ProgramReport, RunProgress};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};

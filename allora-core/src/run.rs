@@ -3,8 +3,9 @@
 use crate::{
     backend::{Claimed, Completion, Cursor, Operation, Outcome},
     error::{Error, ErrorKind, Result},
-    record::bounded,
-    stored::RunTicket,
+    json,
+    record::{MAX_VALUE, bounded, bounded_to},
+    run_ticket::RunTicket,
     time::Time,
     trace,
 };
@@ -34,6 +35,9 @@ pub(crate) struct Payload {
     /// The limit of the handler, if this node limits its runs.
     pub(crate) limited: Option<usize>,
 }
+
+/// The longest progress of a run, in bytes.
+const MAX_PROGRESS: usize = 200;
 
 /// One execution of an occurrence. A clone is the same run.
 #[derive(Clone)]
@@ -197,7 +201,65 @@ impl Run {
     /// ```
     pub fn set_output(&self, text: impl Into<String>) {
         let text = bounded(&text.into());
-        let before = self.control().lock_output().replace(text);
+        let before = lock(&self.control().output).replace(text);
+        drop(before);
+    }
+
+    /// Sets the value of this run: a small result as JSON, which the history keeps with the end of the
+    /// run, and which [`trigger_and_wait`](crate::Handle::trigger_and_wait) returns. A further call
+    /// replaces it. A store that leaves out the entries of successes keeps it for runs of triggers. A run
+    /// that is completed in the job's own transaction ([`complete`](Self::complete)) has no value.
+    ///
+    /// ```
+    /// use allora::{BoxError, Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// let report = job(every(Duration::from_secs(60)), async |run: Run| -> Result<(), BoxError> {
+    ///     run.set_value(r#"{"mails": 7}"#)?;
+    ///     Ok(())
+    /// });
+    /// # let _ = report;
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` if it is longer than 4,096 bytes, or, with the feature `json`, if it is not JSON. A value
+    /// that was set before stays.
+    pub fn set_value(&self, json: impl Into<String>) -> Result {
+        let value = json.into();
+        let wrong = match value.len() {
+            len if len > MAX_VALUE => format!("has {len} bytes; use at most {MAX_VALUE}"),
+            _ => match json::check(&value) {
+                Ok(()) => {
+                    let before = lock(&self.control().value).replace(value);
+                    drop(before);
+                    return Ok(());
+                }
+                Err(why) => format!("is not JSON: {why}"),
+            },
+        };
+        Err(Error::invalid(format!("the value of {:?} {wrong}", self.name())).op("set_value"))
+    }
+
+    /// Sets the progress of this run for people who look at it while it is active, such as `40 %`. A
+    /// further call replaces it. It is no write to the store: other nodes and the console see it with the
+    /// next regular write of the node's record ([`heartbeat`](crate::SchedulerBuilder::heartbeat)), in
+    /// [`NodeInfo::progress`](crate::NodeInfo::progress), and it ends with the run. Of a longer text, the
+    /// first 200 bytes are kept.
+    ///
+    /// ```
+    /// use allora::{Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// let import = job(every(Duration::from_secs(60)), async |run: Run| {
+    ///     for file in 1..=10 {
+    ///         run.set_progress(format!("file {file} of 10"));
+    ///     }
+    /// });
+    /// # let _ = import;
+    /// ```
+    pub fn set_progress(&self, text: impl Into<String>) {
+        let text = bounded_to(&text.into(), MAX_PROGRESS);
+        let before = lock(&self.control().progress).replace(text);
         drop(before);
     }
 
@@ -446,9 +508,18 @@ pub(crate) struct Control {
     output: Mutex<Option<String>>,
     /// The outcome that the store has recorded; `None`: it has rejected the end.
     recorded: OnceLock<Option<Outcome>>,
+    /// The progress that the run has set.
+    progress: Mutex<Option<String>>,
+    /// The value that the run has set.
+    value: Mutex<Option<String>>,
     /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
     /// its first poll to its end; the place is empty after a wake-up.
     waiting: Mutex<Slab<Option<Waker>>>,
+}
+
+/// Nothing panics under the lock.
+fn lock(text: &Mutex<Option<String>>) -> MutexGuard<'_, Option<String>> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const RUNS: u8 = 0;
@@ -511,11 +582,15 @@ impl Control {
     }
 
     pub(crate) fn output(&self) -> Option<String> {
-        self.lock_output().clone()
+        lock(&self.output).clone()
     }
 
-    fn lock_output(&self) -> MutexGuard<'_, Option<String>> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn progress(&self) -> Option<String> {
+        lock(&self.progress).clone()
+    }
+
+    pub(crate) fn value(&self) -> Option<String> {
+        lock(&self.value).clone()
     }
 
     fn set_requested(&self, decision: Requested) {

@@ -104,6 +104,7 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
     ("error", Type::BytesOrNull),
     ("reason", Type::BytesOrNull),
     ("output", Type::BytesOrNull),
+    ("value", Type::BytesOrNull),
     ("is_failure", Type::Int),
 ];
 
@@ -573,6 +574,7 @@ pub(crate) fn history_columns(entry: &HistoryEntry) -> Vec<Value> {
         Value::bytes(entry.outcome.error()),
         Value::Bytes(entry.reason.map(|reason| reason.text().into())),
         Value::Bytes(entry.output.clone().map(String::into_bytes)),
+        Value::Bytes(entry.value.clone().map(String::into_bytes)),
         Value::int(entry.outcome.is_failure().into()),
     ]
 }
@@ -596,13 +598,13 @@ pub(crate) fn history_entry(row: Row) -> Option<HistoryEntry> {
         Some(word) => Some(NotRunReason::from_text(&word)?),
         None => None,
     };
-    let output = cells.text_or_null().ok()?;
+    let (output, value) = (cells.text_or_null().ok()?, cells.text_or_null().ok()?);
     let occurrence = Occurrence { scheduled_at, trigger };
     let mut entry = HistoryEntry::new(name, fence, occurrence, outcome);
     (entry.kind, entry.node, entry.attempt) = (kind, node, attempt);
     (entry.last, entry.count, entry.reason) = (last_scheduled_at, count, reason);
     (entry.due_at, entry.started_at, entry.ended_at) = (due_at, started_at, ended_at);
-    entry.output = output;
+    (entry.output, entry.value) = (output, value);
     Some(entry)
 }
 

@@ -287,6 +287,7 @@ macro_rules! __cases {
                 a_cancelled_run_has_an_entry_with_the_reason: [History, Expiry];
                 what_was_cancelled_while_it_waited_has_an_entry: [History, Expiry];
                 the_output_of_a_run_is_in_its_entry: [History];
+                the_value_of_a_run_is_in_its_entry: [History];
                 what_a_calendar_excludes_has_an_entry_with_its_range: [History];
                 a_busy_job_evicts_no_entry_of_another: [History];
                 failures_and_the_rest_have_limits_of_their_own: [History];

@@ -762,6 +762,15 @@ impl Defect for ForgetsOutputs {
     }
 }
 
+/// Writes entries without the value.
+pub(crate) struct ForgetsValues;
+impl Defect for ForgetsValues {
+    fn entries(mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
+        entries.iter_mut().for_each(|entry| entry.value = None);
+        entries
+    }
+}
+
 /// Creates imported schedules as new ones.
 pub(crate) struct BeginsAnew;
 impl Defect for BeginsAnew {

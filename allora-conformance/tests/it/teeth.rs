@@ -141,6 +141,7 @@ teeth! {
     extends_without_a_word: ExtendsWithoutAWord;
     forgets_runs_of_the_deleted: ForgetsRunsOfTheDeleted;
     forgets_outputs: ForgetsOutputs;
+    forgets_values: ForgetsValues;
     begins_anew: BeginsAnew;
     keeps_the_kind: KeepsTheKind;
     keeps_nothing: KeepsNothing;

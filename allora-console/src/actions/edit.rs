@@ -383,11 +383,19 @@ impl Form {
         };
         let mut state = JobState::empty(name);
         (state.kind, state.definition) = (kind.clone(), definition.to_string());
-        match reader.definition(&state).await {
-            Err(error) if error.kind() == ErrorKind::Invalid => {
-                Ok(Err(Wrong::new("schedule", &error.to_string())))
+        let admitted = match self.is_new() {
+            true => reader.admits_new(1).await.map_err(|error| ("name", error)),
+            false => Ok(()),
+        };
+        let period = reader.admits_period(name, &state.definition).await;
+        let admitted = admitted.and(period.map_err(|error| ("schedule", error)));
+        let read = reader.definition(&state).await.map_err(|error| ("schedule", error));
+        match admitted.and(read) {
+            Ok(definition) => Ok(Ok(definition)),
+            Err((key, error)) if error.kind() == ErrorKind::Invalid => {
+                Ok(Err(Wrong::new(key, &error.to_string())))
             }
-            definition => definition.map(Ok),
+            Err((_, error)) => Err(error),
         }
     }
 

@@ -18,7 +18,10 @@ use crate::{
     params::Params,
     shared::Shared,
 };
-use allora_core::{ErrorKind, record::Change};
+use allora_core::{
+    ErrorKind,
+    record::{Change, ChangeAction},
+};
 use askama::Template;
 use axum::{
     extract::{Request, State},
@@ -75,6 +78,10 @@ pub(crate) async fn undo(
     let note = ask.params.get("note");
     // As that of a resumption, which needs none.
     check_note(Verb::Resume, note).map_err(Failure::not_undone)?;
+    if change.action == ChangeAction::Delete {
+        let admitted = ask.reader.admits_new(1).await;
+        admitted.map_err(|error| Failure::not_undone(sentence(&error.to_string())))?;
+    }
     let (name, at) = (change.name.clone(), change.at);
     match apply(&ask.reader, &name, &Act::Undo(Box::new(change)), note).await {
         Ok(_) => {

@@ -72,8 +72,11 @@ fn hide_data(value: &mut Value) {
     match value {
         Value::Object(object) => {
             object.remove("data");
-            if let Some(output) = object.get_mut("output") {
-                *output = Value::Null;
+            let is_end = object.contains_key("outcome");
+            for hidden in ["output", "value"] {
+                if let Some(of_run) = object.get_mut(hidden).filter(|_| is_end) {
+                    *of_run = Value::Null;
+                }
             }
             object.values_mut().for_each(hide_data);
         }
@@ -91,9 +94,17 @@ mod tests {
     #[test]
     fn data_and_output_are_hidden_wherever_they_stand() {
         let error = "exit status: 3; its output ends: hush";
-        let mut value =
-            json!({ "items": [{ "data": { "a": 1 }, "output": "hush", "error": error }] });
+        let mut value = json!({
+            "items": [{ "data": { "a": 1 }, "outcome": "failed", "output": "hush", "value": "1", "error": error }],
+            "evidence": [{ "name": "a", "value": "b" }],
+        });
         hide_data(&mut value);
-        assert_eq!(value, json!({ "items": [{ "output": null, "error": "exit status: 3" }] }));
+        assert_eq!(
+            value,
+            json!({
+                "items": [{ "outcome": "failed", "output": null, "value": null, "error": "exit status: 3" }],
+                "evidence": [{ "name": "a", "value": "b" }],
+            })
+        );
     }
 }

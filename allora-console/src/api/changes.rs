@@ -2,10 +2,10 @@
 
 use super::{
     call::{Answer, Call},
-    definition::{Tags, tag},
     operate::{Note, noted},
     problem::{Problem, Type},
     schedule::{Object, schedule},
+    tags::{Tags, tag},
 };
 use crate::{
     actions::{Act, Effect, apply, last_change},
@@ -23,7 +23,8 @@ pub(crate) async fn add(call: Call) -> Answer {
     let stored = schedule(object)?;
     let note = query.text("note");
     noted(note)?;
-    may_add(&call, &stored)?;
+    may_have(&call, &stored).await?;
+    reader.admits_new(1).await.map_err(Problem::of_limit)?;
     let name = stored.name().to_owned();
     let place = HeaderValue::try_from(link("job", &[("name", &name)])).ok();
     let added = apply(reader, &name, &Act::Add(Box::new(stored)), note).await.map_err(|error| {
@@ -45,8 +46,8 @@ pub(crate) async fn add(call: Call) -> Answer {
     Ok(answer)
 }
 
-/// `Ok` if the caller may have a job of this name and kind.
-pub(super) fn may_add(call: &Call, stored: &StoredSchedule) -> Result<(), Problem> {
+/// `Ok` if the caller may have this job.
+pub(super) async fn may_have(call: &Call, stored: &StoredSchedule) -> Result<(), Problem> {
     let (name, kind) = (stored.name(), stored.kind());
     let access = call.reader.access();
     if !access.may_name(name) {
@@ -57,7 +58,8 @@ pub(super) fn may_add(call: &Call, stored: &StoredSchedule) -> Result<(), Proble
         let detail = format!("your access has no jobs of the kind {kind:?}");
         return Err(Problem::rejected("kind", detail).remedy("use a kind of yours"));
     }
-    Ok(())
+    let definition = stored.definition()?.to_string();
+    call.reader.admits_period(name, &definition).await.map_err(Problem::of_schedule)
 }
 
 /// Deletes a job; the answer has what its undoing needs.
@@ -90,6 +92,9 @@ pub(crate) async fn undo(call: Call) -> Answer {
         Problem::new(Type::Conflict, detail)
     })?;
     call.needs(scope)?;
+    if change.action == ChangeAction::Delete {
+        reader.admits_new(1).await.map_err(Problem::of_limit)?;
+    }
     match apply(reader, name, &Act::Undo(Box::new(change)), &note).await {
         Ok(Effect::Job(state)) => call.json(reader.shown(*state)),
         Ok(_) => Err(Problem::new(Type::Internal, "the undoing has no job")),

@@ -18,7 +18,7 @@ use allora_core::{Runtime, is_internal};
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header},
     response::Response,
 };
 use std::sync::{Arc, atomic::Ordering};
@@ -54,14 +54,14 @@ fn request_id(runtime: &dyn Runtime, headers: &HeaderMap) -> String {
 }
 
 async fn run(shared: Arc<Shared>, request: Request) -> Answer {
-    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    let (uri, headers) = (request.uri(), request.headers());
     if shared.hosts.as_ref().is_some_and(|hosts| !hosts.allow(uri, headers)) {
         let detail = "the request names a host by which this API is not called";
         let remedy = "use the name of the host, or allow this one with --host or Console::hosts";
         return Err(Problem::new(Type::ForeignHost, detail).remedy(remedy));
     }
-    let operation = operation(method, uri.path())?;
-    if !is_own(method, uri, headers) && !is_of_program(method, headers) {
+    let operation = operation(request.method(), uri)?;
+    if !is_own(request.method(), uri, headers) && !is_of_program(request.method(), headers) {
         let detail = "a browser has sent this for the page of another site, or may have";
         let remedy = "send the token as `Authorization: Bearer`, or a body as application/json";
         return Err(Problem::new(Type::ForeignPage, detail).remedy(remedy));
@@ -69,8 +69,8 @@ async fn run(shared: Arc<Shared>, request: Request) -> Answer {
     let (access, request) = match operation.scope {
         None => (Access::new(""), request),
         Some(scope) => {
-            let longest = operation.body.map_or(LONGEST, |form| form.most);
-            let (access, request) = identified(&shared, request, longest).await.map_err(denied)?;
+            let most = operation.body.map_or(0, |form| form.most).max(LONGEST);
+            let (access, request) = identified(&shared, request, most).await?;
             if !access.may(scope) {
                 return Err(Problem::no_scope(scope));
             }
@@ -104,11 +104,12 @@ async fn run(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// The operation of this path and this method.
-fn operation(asked: &Method, path: &str) -> Result<&'static Operation, Problem> {
+fn operation(method: &Method, uri: &Uri) -> Result<&'static Operation, Problem> {
+    let path = uri.path();
     let below = path.strip_prefix("/v1").map(|below| if below == "/" { "" } else { below });
     let here = || OPERATIONS.iter().filter(|operation| Some(operation.path) == below);
-    let method = if asked == Method::HEAD { "GET" } else { asked.as_str() };
-    if let Some(found) = here().find(|operation| operation.method == method) {
+    let as_get = if method == Method::HEAD { "GET" } else { method.as_str() };
+    if let Some(found) = here().find(|operation| operation.method == as_get) {
         return Ok(found);
     }
     let mut methods: Vec<&str> = here().map(|operation| operation.method).collect();
@@ -121,7 +122,7 @@ fn operation(asked: &Method, path: &str) -> Result<&'static Operation, Problem> 
         methods.push("HEAD");
     }
     let allow = methods.join(", ");
-    let detail = format!("{path} has {allow}, and no {asked}");
+    let detail = format!("{path} has {allow}, and no {method}");
     let problem = Problem::new(Type::NoMethod, detail);
     match HeaderValue::from_str(&allow) {
         Ok(allow) => Err(problem.header(header::ALLOW, allow)),
@@ -129,41 +130,27 @@ fn operation(asked: &Method, path: &str) -> Result<&'static Operation, Problem> 
     }
 }
 
-/// The reason why nobody may make this request.
-fn denied(denial: Denial) -> Problem {
-    let (of, detail, remedy) = match denial {
-        Denial::Closed => (
-            Type::NoAccess,
-            "the program that serves this API has not said who may use it".into(),
-            "set a closure with Console::access that returns Some(Access) for each caller",
-        ),
-        Denial::Refused => (
-            Type::NoAccess,
-            "you may not use this API".into(),
-            "ask the operator of this API for access",
-        ),
-        Denial::Unknown => (
-            Type::Unauthorized,
-            "no valid token came along".into(),
-            "send a valid token as `Authorization: Bearer`, or sign the request",
-        ),
-        Denial::Unproven(why) => (
-            Type::Unauthorized,
-            format!("the signature is not accepted: {why}"),
-            "sign the request anew, as it is sent",
-        ),
-        Denial::NoBody => (
-            Type::TooLarge,
-            "the body did not come as a whole, or is longer than this operation takes".into(),
-            "send less at a time",
-        ),
-        Denial::Busy => (
-            Type::Busy,
-            "too many signed requests came within five minutes".into(),
-            "send it again later",
-        ),
-    };
-    Problem::new(of, detail).remedy(remedy)
+impl From<Denial> for Problem {
+    fn from(denial: Denial) -> Self {
+        let (of, remedy) = match denial {
+            Denial::Closed => {
+                (Type::NoAccess, "set a closure with Console::access that returns Some(Access)")
+            }
+            Denial::Refused => (Type::NoAccess, "ask the operator of this API for access"),
+            Denial::Unknown => (
+                Type::Unauthorized,
+                "send a valid token as `Authorization: Bearer`, or sign the request",
+            ),
+            Denial::Unproven(_) => (Type::Unauthorized, "sign the request anew"),
+            Denial::NoBody => (Type::TooLarge, "send a shorter body"),
+            Denial::Busy => (Type::Busy, "send it again later"),
+        };
+        let detail = match denial {
+            Denial::Refused => "you may not use this API".to_owned(),
+            denial => denial.to_string(),
+        };
+        Self::new(of, detail).remedy(remedy)
+    }
 }
 
 /// The body of a request, in the form that the operation takes.
@@ -194,7 +181,7 @@ async fn read(operation: &Operation, headers: &HeaderMap, body: Body) -> Result<
     if !is_plain || !form.media.iter().any(|one| one.eq_ignore_ascii_case(media)) {
         let detail =
             format!("the body is sent as {}, without an encoding", form.media.join(" or "));
-        return Err(Problem::new(Type::MediaType, detail).field("content-type"));
+        return Err(Problem::new(Type::Media, detail).field("content-type"));
     }
     if body.is_empty() && !form.is_lines() {
         return Err(Problem::new(Type::BadBody, "this operation needs a body"));

@@ -20,6 +20,7 @@ mod runs;
 mod schedule;
 mod service;
 mod shown;
+mod tags;
 mod times;
 mod token;
 mod transfer;

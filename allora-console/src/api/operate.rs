@@ -195,9 +195,11 @@ pub(crate) async fn trigger(call: Call) -> Answer {
         Some(wait) => reader.end_of(name, &id, &triggered, wait).await?,
     };
     let mut object = told(name, &id, &triggered);
-    let Some(outcome) = ended else { return call.json_with(StatusCode::ACCEPTED, object) };
+    let Some(end) = ended else { return call.json_with(StatusCode::ACCEPTED, object) };
     object["status"] = "ended".into();
-    object["outcome"] = json!(outcome);
+    object["outcome"] = json!(end.outcome);
+    object["output"] = json!(end.output);
+    object["value"] = json!(end.value);
     call.json(object)
 }
 
@@ -208,7 +210,15 @@ fn told(name: &str, id: &str, triggered: &Triggered) -> Value {
         _ => "ended",
     };
     let at = triggered.occurrence.scheduled_at;
-    json!({ "name": name, "id": id, "status": status, "scheduled_at": at, "outcome": null })
+    json!({
+        "name": name,
+        "id": id,
+        "status": status,
+        "scheduled_at": at,
+        "outcome": null,
+        "output": null,
+        "value": null,
+    })
 }
 
 /// The body of an action, on a job that exists for the caller.

@@ -403,6 +403,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ])
     .answers(&[(200, json("ChangePage"))]),
     Operation::new(
+        ("GET", "/deleted"),
+        Scope::Read,
+        "The deletions that can be undone, the newest first",
+        |call| Box::pin(runs::deleted(call)),
+    )
+    .with(&[PREFIX, LIMIT, PAGE])
+    .answers(&[(200, json("ChangePage"))]),
+    Operation::new(
         ("POST", "/audit/undo"),
         Scope::Read,
         "Takes back a pause, a resumption, an edit or a deletion; needs the scope of that",

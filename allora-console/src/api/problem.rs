@@ -56,6 +56,8 @@ types! {
     NoMethod 405 "no-method" "The path has no such method";
     /// The name is taken.
     Exists 409 "exists" "It exists already";
+    /// The account has as many jobs as it may have.
+    Limit 409 "limit" "The account is full";
     /// It contradicts the state of the job.
     Conflict 409 "conflict" "It contradicts the present state";
     /// The run is over, or another attempt has taken its place.
@@ -65,7 +67,7 @@ types! {
     /// The body is too large.
     TooLarge 413 "too-large" "The body is too large";
     /// The body has another media type.
-    MediaType 415 "media-type" "The media type is not supported";
+    Media 415 "media-type" "The media type is not supported";
     /// The request names a host that is not the API's.
     ForeignHost 421 "foreign-host" "The API does not answer under this name";
     /// A value was read, and is rejected.
@@ -148,6 +150,14 @@ impl Problem {
         match field {
             Some(field) => problem.field(field),
             None => problem,
+        }
+    }
+
+    /// The error of an account that has no place for a job.
+    pub(crate) fn of_limit(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::Invalid => Self::new(Type::Limit, error.to_string()),
+            _ => error.into(),
         }
     }
 

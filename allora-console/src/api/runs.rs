@@ -55,6 +55,16 @@ pub(crate) async fn one(call: Call) -> Answer {
     call.json(run)
 }
 
+/// The deletions that can be undone.
+pub(crate) async fn deleted(call: Call) -> Answer {
+    let Call { query, reader, .. } = &call;
+    let (prefix, limit) = (query.text("prefix"), query.count("limit"));
+    let found = reader.deleted(prefix, before(&call)?.as_ref(), limit).await?;
+    let items: Vec<Value> =
+        found.deletions.iter().map(|change| shown::change(reader, change)).collect();
+    call.json(shown::page(items, found.next.as_ref().map(token::of_entry)))
+}
+
 pub(crate) async fn audit(call: Call) -> Answer {
     let Call { query, reader, .. } = &call;
     let mut filter = ChangeFilter::default().prefix(query.text("prefix"));

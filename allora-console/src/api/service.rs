@@ -23,6 +23,8 @@ pub(crate) async fn about(call: Call) -> Answer {
         "scopes": scopes.collect::<Vec<_>>(),
         "prefixes": access.limits().0,
         "kinds": access.limits().1,
+        "max_jobs": access.max_jobs(),
+        "shortest_period_ms": access.shortest_period().map(|period| period.as_millis()),
         "allows_changes": shared.allows_actions,
         "has_node": shared.handle.is_some(),
         "has_successes": !reader.lacks_successes(),

@@ -2,7 +2,7 @@
 
 use super::{
     call::{Answer, Call},
-    changes::may_add,
+    changes::may_have,
     problem::{Problem, Type},
     schedule::{Object, schedule},
 };
@@ -76,21 +76,27 @@ pub(crate) async fn import(call: Call) -> Answer {
     let mut report = Report::default();
     let (mut numbers, mut good) = (Vec::new(), Vec::new());
     for (number, line) in lines(call.body()) {
-        match line.and_then(|line| line.parse().map_err(of_line)) {
+        let read = match line.and_then(|line| line.parse().map_err(of_line)) {
+            Ok(line) => may_import(&call, &line).await.map(|()| line),
+            Err(problem) => Err(problem),
+        };
+        match read {
             Err(problem) => report.refuse(number, &problem),
-            Ok(line) => match may_import(&call, &line) {
-                Err(problem) => report.refuse(number, &problem),
-                Ok(()) => {
-                    numbers.push(number);
-                    good.push(line);
-                }
-            },
+            Ok(line) => {
+                numbers.push(number);
+                good.push(line);
+            }
         }
     }
     if query.is_set("dry_run") {
         report.imported = good.len();
         return call.json(report.object());
     }
+    let names = good.iter().filter_map(|line| match line {
+        ExportLine::Schedule(schedule) => Some(schedule.name()),
+        _ => None,
+    });
+    reader.admits_all(names).await.map_err(Problem::of_limit)?;
     let store = reader.whole_store(note);
     for (numbers, lines) in numbers.chunks(BATCH).zip(good.chunks(BATCH)) {
         let done = store.import_lines(lines, keep).await;
@@ -116,7 +122,7 @@ fn of_line(error: Error) -> Problem {
 }
 
 /// `Ok` if the caller may have what the line adds.
-fn may_import(call: &Call, line: &ExportLine) -> Result<(), Problem> {
+async fn may_import(call: &Call, line: &ExportLine) -> Result<(), Problem> {
     let access = call.reader.access();
     let (name, is_own) = match line {
         ExportLine::Calendar { name, .. } => (name.as_str(), access.may_name(name)),
@@ -126,8 +132,17 @@ fn may_import(call: &Call, line: &ExportLine) -> Result<(), Problem> {
         }
         _ => ("", false),
     };
-    let detail = || format!("your access has nothing of the name {name:?}, or of this kind");
-    if is_own { Ok(()) } else { Err(Problem::rejected("name", detail())) }
+    if !is_own {
+        let detail = format!("your access has nothing of the name {name:?}, or of this kind");
+        return Err(Problem::rejected("name", detail));
+    }
+    match line {
+        ExportLine::Schedule(schedule) => {
+            let admitted = call.reader.admits_period(name, schedule.definition()).await;
+            admitted.map_err(Problem::of_schedule)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The lines that are not blank, with their numbers from 1.
@@ -174,7 +189,11 @@ pub(crate) async fn sync(call: Call) -> Answer {
     let Call { query, reader, .. } = &call;
     let (mut stored, mut errors): (Vec<StoredSchedule>, Vec<Value>) = (Vec::new(), Vec::new());
     for (number, line) in lines(call.body()) {
-        match line.and_then(|line| declared(&call, line)) {
+        let declared = match line {
+            Ok(line) => declared(&call, line).await,
+            Err(problem) => Err(problem),
+        };
+        match declared {
             Ok(declared) => stored.push(declared),
             Err(problem) => errors.push(problem.of_line(number)),
         }
@@ -199,6 +218,8 @@ pub(crate) async fn sync(call: Call) -> Answer {
     if is_dry {
         desired = desired.dry_run();
     }
+    let names = stored.iter().map(StoredSchedule::name);
+    reader.admits_all(names).await.map_err(Problem::of_limit)?;
     let note = query.text("note");
     let done = reader.whole_store(note).sync(desired).await;
     if !is_dry {
@@ -214,10 +235,10 @@ pub(crate) async fn sync(call: Call) -> Answer {
     call.json(json!({ "declared": stored.len(), "items": items }))
 }
 
-fn declared(call: &Call, line: &str) -> Result<StoredSchedule, Problem> {
+async fn declared(call: &Call, line: &str) -> Result<StoredSchedule, Problem> {
     let Object(object) = serde_json::from_str(line).map_err(|error| Problem::of_json(&error))?;
     let stored = schedule(object)?;
-    may_add(call, &stored)?;
+    may_have(call, &stored).await?;
     Ok(stored)
 }
 

@@ -8,7 +8,7 @@ use crate::{
     gateway::{Asked, Gateway, Key, Node, Pool, Verdict},
     times::machine,
 };
-use allora_core::{ErrorKind, Pattern, Run, check_name, stored::RunTicket};
+use allora_core::{ErrorKind, Pattern, Run, check_name, record::MAX_VALUE, stored::RunTicket};
 use axum::{http::StatusCode, response::IntoResponse};
 use futures::future::{Either, select};
 use serde::Deserialize;
@@ -59,6 +59,7 @@ struct Heartbeat {
 struct Complete {
     token: String,
     output: Option<String>,
+    value: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -195,6 +196,9 @@ pub(crate) async fn heartbeat(call: Call) -> Answer {
             continue;
         };
         let run = gateway.pool.heard(&key(&ticket), node.runtime.now());
+        if let (Some(run), Some(progress)) = (&run, &progress) {
+            run.set_progress(progress.as_str());
+        }
         let (state, lease) = match &run {
             Some(run) if run.is_cancelled() => ("cancel", Some(millis(run.lease()))),
             Some(run) => ("ok", Some(millis(run.lease()))),
@@ -222,13 +226,19 @@ fn key(ticket: &RunTicket) -> Key {
 /// Completes a run, also one of another gateway.
 pub(crate) async fn complete(call: Call) -> Answer {
     let (gateway, _) = gateway(&call)?;
-    let Complete { token, output } = call.object()?;
+    let Complete { token, output, value } = call.object()?;
+    let value = value.map(|value| value.to_string());
+    if let Some(long) = value.as_ref().filter(|value| value.len() > MAX_VALUE) {
+        let detail = format!("value has {} bytes; use at most {MAX_VALUE}", long.len());
+        return Err(Problem::rejected("value", detail));
+    }
     let ticket = gateway.tickets.ticket(&token).ok_or_else(superseded)?;
-    if let Some(outcome) = end(&call, &ticket, Verdict::Complete { output: output.clone() }).await?
-    {
+    let verdict = Verdict::Complete { output: output.clone(), value: value.clone() };
+    if let Some(outcome) = end(&call, &ticket, verdict).await? {
         return call.json(json!({ "outcome": outcome }));
     }
-    match call.shared.schedules().complete(&ticket, output.as_deref()).await {
+    let schedules = call.shared.schedules();
+    match schedules.complete(&ticket, output.as_deref(), value.as_deref()).await {
         Ok(()) => call.json(json!({ "outcome": "succeeded" })),
         Err(error) if error.kind() == ErrorKind::LeaseLost => Err(superseded()),
         Err(error) => Err(error.into()),

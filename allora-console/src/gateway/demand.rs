@@ -100,6 +100,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allora_core::{Runtime, runtime::Sim};
 
     fn kinds(demand: &Demand) -> Vec<&str> {
         let claimed = demand.kinds.iter().filter(|(_, kind)| !kind.is_held_back);
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_kind_stays_for_a_minute_after_its_last_worker() {
-        let (mut demand, now) = (Demand::default(), Instant::now());
+        let (mut demand, now) = (Demand::default(), Sim::new(1).node().now());
         let mail = [Pattern::from_text("mail.*")];
         demand.wait(&mail, now);
         demand.wait(&mail, now);
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_kind_without_a_waiting_worker_is_held_back_until_one_asks_again() {
-        let (mut demand, now) = (Demand::default(), Instant::now());
+        let (mut demand, now) = (Demand::default(), Sim::new(1).node().now());
         let (mail, report) = ([Pattern::from_text("mail.*")], [Pattern::from("report")]);
         demand.wait(&mail, now);
         demand.wait(&report, now);

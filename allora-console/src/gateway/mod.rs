@@ -107,9 +107,12 @@ async fn work(pool: Weak<Pool>, run: Run) -> Result<(), BoxError> {
 
 fn apply(run: &Run, verdict: Verdict) -> Result<(), BoxError> {
     match verdict {
-        Verdict::Complete { output } => {
+        Verdict::Complete { output, value } => {
             if let Some(output) = output {
                 run.set_output(output);
+            }
+            if let Some(value) = value {
+                run.set_value(value)?;
             }
             Ok(())
         }

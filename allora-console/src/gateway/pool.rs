@@ -16,7 +16,7 @@ const FORGET: Duration = Duration::from_secs(15);
 /// The result that a worker reports.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    Complete { output: Option<String> },
+    Complete { output: Option<String>, value: Option<String> },
     Fail { error: String, retry_after: Option<Duration>, is_final: bool },
     Release,
 }

@@ -31,7 +31,8 @@ pub use trigger::{
 
 pub(crate) use apply::unreadable;
 pub(crate) use claim::may_overtake;
-pub(crate) use complete::bounded;
+pub use complete::MAX_VALUE;
+pub(crate) use complete::{bounded, bounded_to};
 pub(crate) use key::{is_left, job_of, on};
 
 use crate::{

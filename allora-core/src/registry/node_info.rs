@@ -39,6 +39,9 @@ pub struct NodeInfo {
     pub concurrency: usize,
     /// The number of active runs.
     pub running: usize,
+    /// The progress of active runs that have [set](crate::Run::set_progress) any, ordered by job, up to
+    /// 1 KiB.
+    pub progress: Vec<RunProgress>,
     /// The number of its jobs in code that run on one of the nodes.
     pub jobs: usize,
     /// A hash of the names of these jobs: nodes with the same jobs have the same.
@@ -75,6 +78,18 @@ pub struct NodeInfo {
     /// `true` if the node was stopped, starts nothing any more, and waits for the end of its runs. Its
     /// last write is not older than three intervals.
     pub is_stopping: bool,
+}
+
+/// The progress of an active run, as its node last wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct RunProgress {
+    /// The job.
+    pub name: String,
+    /// The run's fence.
+    pub fence: i64,
+    /// Its text of at most 200 bytes.
+    pub text: String,
 }
 
 /// The largest number of jobs in code that a node's record has.

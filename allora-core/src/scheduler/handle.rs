@@ -6,7 +6,7 @@ use super::{
     node::{Node, Stop},
 };
 use crate::{
-    backend::{HistoryEntry, HistoryQuery, JobState, Outcome, Triggered},
+    backend::{Ended, HistoryEntry, HistoryQuery, JobState, Triggered},
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     condition::{Code, Condition},
     error::{Error, ErrorKind, Result},
@@ -267,7 +267,7 @@ impl Handle {
     }
 
     /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts,
-    /// for at most `timeout`. Returns its outcome, when the store has it.
+    /// for at most `timeout`. Returns its end, when the store has it.
     ///
     /// A run on this node ends the wait at once. The end of a run on another node, or of one that the
     /// same id has triggered before, is found in the store's history, if it keeps one, within a second.
@@ -284,8 +284,8 @@ impl Handle {
     /// let handle = scheduler.handle();
     /// tokio::spawn(scheduler.run());
     ///
-    /// let outcome = handle.trigger_and_wait("report", "by hand", Duration::from_secs(60)).await?;
-    /// assert_eq!(outcome, Outcome::Succeeded);
+    /// let end = handle.trigger_and_wait("report", "by hand", Duration::from_secs(60)).await?;
+    /// assert_eq!(end.outcome, Outcome::Succeeded);
     /// # Ok::<(), allora::Error>(())
     /// # }).unwrap();
     /// ```
@@ -297,17 +297,12 @@ impl Handle {
     ///
     /// # Cancel safety
     /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
-    pub async fn trigger_and_wait(
-        &self,
-        name: &str,
-        id: &str,
-        timeout: Duration,
-    ) -> Result<Outcome> {
+    pub async fn trigger_and_wait(&self, name: &str, id: &str, timeout: Duration) -> Result<Ended> {
         let ended = self.node.trigger_waits.add(name, id);
         let triggered = self.trigger(name, id).await?;
         let ended = async {
             match ended.await {
-                Ok(outcome) => outcome,
+                Ok(end) => end,
                 Err(_) => pending().await,
             }
         };

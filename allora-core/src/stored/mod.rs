@@ -57,6 +57,7 @@ mod bulk;
 mod calendars;
 mod changes;
 mod client;
+mod complete;
 mod definition;
 mod errors;
 #[cfg(feature = "json")]
@@ -77,12 +78,12 @@ mod route;
 mod shared_requests;
 mod spec_cache;
 mod sync;
-mod ticket;
 mod transfer;
 mod value;
 mod why;
 
 pub use crate::hours::{Hour, HourTotals, Spread};
+pub use crate::run_ticket::RunTicket;
 pub use ahead::ahead_until;
 pub use bulk::{Bulk, BulkReport};
 pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
@@ -98,6 +99,5 @@ pub use planned::Creation;
 pub use route::Handler;
 pub(crate) use route::{Resolved, Route, Routed, Router};
 pub use sync::{DesiredState, Difference, Step, SyncProgress};
-pub use ticket::RunTicket;
 pub use value::{Gap, StoredSchedule};
 pub use why::{Fact, Why, WhyCode};

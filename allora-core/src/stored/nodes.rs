@@ -5,7 +5,7 @@ use crate::{
     backend::DueQuery,
     condition::{Condition, OVERDUE},
     error::Result,
-    registry::{Fleet, NodeInfo, read_nodes},
+    registry::{Fleet, NodeInfo, RunProgress, read_nodes},
     time::Time,
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -24,6 +24,22 @@ impl Schedules {
     /// Nothing is changed.
     pub async fn nodes(&self) -> Result<Vec<NodeInfo>> {
         Ok(self.fleet().await?.nodes)
+    }
+
+    /// The progress of the active runs of a job that have [set](crate::Run::set_progress) any, on all live
+    /// nodes, ordered by their fences. It is as old as the last write of the node's record. Two requests.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn progress(&self, name: &str) -> Result<Vec<RunProgress>> {
+        let nodes = self.fleet().await?.nodes.into_iter().filter(|node| !node.is_dead());
+        let runs = nodes.flat_map(|node| node.progress).filter(|run| run.name == name);
+        let mut runs: Vec<RunProgress> = runs.collect();
+        runs.sort();
+        Ok(runs)
     }
 
     /// A [`KindUnhandled`](Condition::KindUnhandled) for each kind of which stored schedules have been

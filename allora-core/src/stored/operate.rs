@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Advance, CancelScope, JobState, Lease, NextRun, NotRun, NotRunReason, Occurrence,
-        Operation, Outcome, TriggerStatus, Triggered, outcome_of_trigger,
+        Action, Advance, CancelScope, Ended, JobState, Lease, NextRun, NotRun, NotRunReason,
+        Occurrence, Operation, TriggerStatus, Triggered, end_of_trigger,
     },
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
@@ -243,7 +243,7 @@ impl Schedules {
     }
 
     /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts,
-    /// for at most `timeout`. Returns its outcome, which it finds in the store's history within a
+    /// for at most `timeout`. Returns its end, which it finds in the store's history within a
     /// second; at once if the id was triggered before and its run has ended.
     ///
     /// ```
@@ -251,8 +251,9 @@ impl Schedules {
     /// use std::time::Duration;
     ///
     /// # async fn example(schedules: Schedules) -> allora::Result {
-    /// match schedules.trigger_and_wait("acme/report", "ticket 7", Duration::from_secs(60)).await? {
-    ///     Outcome::Succeeded => println!("done"),
+    /// let end = schedules.trigger_and_wait("acme/report", "ticket 7", Duration::from_secs(60)).await?;
+    /// match end.outcome {
+    ///     Outcome::Succeeded => println!("{}", end.value.unwrap_or_default()),
     ///     outcome => println!("{}: {}", outcome.word(), outcome.error()),
     /// }
     /// # Ok(())
@@ -266,12 +267,7 @@ impl Schedules {
     ///
     /// # Cancel safety
     /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
-    pub async fn trigger_and_wait(
-        &self,
-        name: &str,
-        id: &str,
-        timeout: Duration,
-    ) -> Result<Outcome> {
+    pub async fn trigger_and_wait(&self, name: &str, id: &str, timeout: Duration) -> Result<Ended> {
         self.needed_history("trigger_and_wait")?;
         let triggered = self.trigger(name, id).await?;
         self.end_of_trigger(name, id, &triggered, timeout).await
@@ -293,7 +289,7 @@ impl Schedules {
         id: &str,
         triggered: &Triggered,
         timeout: Duration,
-    ) -> Result<Outcome> {
+    ) -> Result<Ended> {
         self.end_of((name, id), triggered, timeout, pending()).await
     }
 
@@ -304,26 +300,23 @@ impl Schedules {
         (name, id): (&str, &str),
         triggered: &Triggered,
         timeout: Duration,
-        ended: impl Future<Output = Outcome>,
-    ) -> Result<Outcome> {
+        ended: impl Future<Output = Ended>,
+    ) -> Result<Ended> {
         let mut ended = pin!(ended);
         let has_ended = triggered.status == TriggerStatus::Ended;
         let mut waited = Duration::ZERO;
         let mut wait = if has_ended { Duration::ZERO } else { MIN_BACKOFF };
         loop {
             let next = wait.min(timeout - waited);
-            if let Either::Left((outcome, _)) = select(&mut ended, pin!(self.pause_for(next))).await
-            {
-                return Ok(outcome);
+            if let Either::Left((end, _)) = select(&mut ended, pin!(self.pause_for(next))).await {
+                return Ok(end);
             }
             let found = match self.history_of_runs() {
-                Some(history) => {
-                    self.within("history", outcome_of_trigger(history, triggered)).await
-                }
+                Some(history) => self.within("history", end_of_trigger(history, triggered)).await,
                 None => Ok(None),
             };
             match found {
-                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(Some(end)) => return Ok(end),
                 Ok(None) if has_ended => return Err(end_unknown(name, id)),
                 // A store that is down for a moment does not end the wait.
                 Ok(None) | Err(_) => {}

@@ -48,7 +48,9 @@ struct OwnedEdit {
 impl OwnedOperation {
     /// A copy; `None` for an operation that is sent alone: one of a node, or an import.
     pub(super) fn of(operation: &Operation<'_>) -> Option<Self> {
-        let Operation { name, action, author, output: None, excluded: None } = operation else {
+        let Operation { name, action, author, output: None, value: None, excluded: None } =
+            operation
+        else {
             return None;
         };
         let action = match action {

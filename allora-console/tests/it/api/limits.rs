@@ -5,6 +5,7 @@ use crate::with_store;
 use allora::{chrono::TimeDelta, schedule::Calendar};
 use allora_console::{Access, Scope};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
@@ -30,6 +31,7 @@ fn no_answer_names_or_counts_what_is_foreign() {
             "/runs",
             "/runs?prefix=beta%2F",
             "/audit",
+            "/deleted",
             "/audit?actor=ben",
             "/audit?prefix=beta",
             "/nodes",
@@ -120,6 +122,44 @@ fn a_foreign_name_is_not_found_like_one_that_does_not_exist() {
         assert_eq!(*api.post("/bulk", bulk).await.is(200).at("/names"), json!(["acme/a"]));
         let after = schedules.get("beta/b").await.unwrap();
         assert_eq!((after.version, after.paused), (before.version, before.paused));
+    });
+}
+
+#[test]
+fn an_account_has_so_many_jobs_and_none_that_runs_too_often() {
+    with_store(&["acme/a", "beta/b"], async |schedules| {
+        let access = Access::reader("acme").with(Scope::Admin).only_prefixes(["acme/"]);
+        let access = access.with_max_jobs(2).with_shortest_period(Duration::from_secs(300));
+        let api = Api::new(&schedules, access);
+        assert_eq!(api.get("").await.is(200).at("/max_jobs"), 2);
+        let job = |name: &str, schedule: &str| json!({ "name": name, "kind": "report", "schedule": schedule });
+        let often = api.post("/jobs", job("acme/b", "* * * * *")).await;
+        often.is_problem(422, "rejected");
+        assert_eq!(often.at("/field"), "schedule");
+        api.post("/jobs", job("acme/b", "*/5 * * * *")).await.is(201);
+        let full = api.post("/jobs", job("acme/c", "@daily")).await;
+        full.is_problem(409, "limit");
+        assert!(full.at("/detail").as_str().unwrap().contains("at most 2"), "{}", full.text);
+        let put = "/job/definition?name=acme%2Fc";
+        api.json("PUT", put, &[], job("acme/c", "@daily")).await.is_problem(409, "limit");
+        let lines = [("content-type", "application/x-ndjson")];
+        let line = job("acme/c", "@daily").to_string();
+        api.send("POST", "/sync", &lines, line).await.is_problem(409, "limit");
+        let exported = api.get("/export").await.is(200).text;
+        let again = api.send("POST", "/import?skip_existing", &lines, exported.clone()).await;
+        assert_eq!(again.is(200).at("/kept"), 1, "the other runs too often");
+        let renamed = exported.replace("acme/b", "acme/c");
+        api.send("POST", "/import", &lines, renamed).await.is_problem(409, "limit");
+        let patch = "/job/definition?name=acme%2Fb";
+        let faster = json!({ "schedule": "@every 1m" });
+        api.json("PATCH", patch, &[], faster).await.is_problem(422, "rejected");
+        let deleted = api.send("DELETE", "/job?name=acme%2Fb", &[], "").await.is(200);
+        assert_eq!(api.get("/deleted").await.is(200).names(), ["acme/b"]);
+        api.post("/jobs", job("acme/c", "@daily")).await.is(201);
+        let undo = format!("/audit/undo?name=acme%2Fb&sequence={}", deleted.at("/sequence"));
+        api.post(&undo, json!({})).await.is_problem(409, "limit");
+        api.send("DELETE", "/job?name=acme%2Fc", &[], "").await.is(200);
+        api.post(&undo, json!({})).await.is(200);
     });
 }
 

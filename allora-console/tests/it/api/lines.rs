@@ -74,7 +74,7 @@ fn the_store_is_made_to_have_the_declared_set() {
         let new = json!({ "name": "acme/new", "kind": "mail", "schedule": "@daily" });
         let path = "/sync?complete=acme%2F&grace=1h";
         let dry = api
-            .send("POST", &format!("{path}&dry_run"), &LINES, lines(&[new.clone()]))
+            .send("POST", &format!("{path}&dry_run"), &LINES, lines(std::slice::from_ref(&new)))
             .await
             .is(200);
         let steps =
@@ -83,10 +83,10 @@ fn the_store_is_made_to_have_the_declared_set() {
         steps.sort_unstable();
         assert_eq!(steps, ["add", "orphan"]);
         assert!(!schedules.exists("acme/new").await.unwrap());
-        let done = api.send("POST", path, &LINES, lines(&[new.clone()])).await.is(200);
+        let done = api.send("POST", path, &LINES, lines(std::slice::from_ref(&new))).await.is(200);
         assert_eq!(done.at("/items").as_array().unwrap().len(), 2);
         assert!(schedules.exists("acme/new").await.unwrap());
-        let again = api.send("POST", path, &LINES, lines(&[new.clone()])).await.is(200);
+        let again = api.send("POST", path, &LINES, lines(std::slice::from_ref(&new))).await.is(200);
         assert_eq!(*again.at("/items"), json!([]));
         let bad = json!({ "name": "acme/bad", "kind": "mail", "schedule": "61 * * * *" });
         let more = json!({ "name": "acme/more", "kind": "mail", "schedule": "@daily" });
@@ -113,7 +113,7 @@ fn an_account_imports_exports_and_syncs_only_its_own() {
         let new = json!({ "name": "acme/a", "kind": "report", "schedule": "@daily" });
         for prefix in ["", "beta%2F"] {
             let path = format!("/sync?complete={prefix}");
-            api.send("POST", &path, &LINES, lines(&[new.clone()]))
+            api.send("POST", &path, &LINES, lines(std::slice::from_ref(&new)))
                 .await
                 .is_problem(400, "bad-parameter");
         }

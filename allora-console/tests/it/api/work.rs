@@ -128,12 +128,16 @@ fn a_worker_takes_a_run_and_completes_it() {
         assert_eq!((&run["name"], &run["attempt"]), (&json!("acme/report"), &json!(1)));
         assert_eq!((&run["data"], &run["lease_ms"]), (&json!({ "to": "acme" }), &json!(30_000)));
         assert_eq!(world.state_of(&run).await, "ok");
-        let end = json!({ "token": run["token"], "output": "1,204 rows" });
+        let end =
+            json!({ "token": run["token"], "output": "1,204 rows", "value": { "rows": 1204 } });
         for _ in 0..2 {
             let (status, answer) = world.post(0, "/claim/complete", end.clone()).await;
             assert_eq!((status, answer), (200, json!({ "outcome": "succeeded" })));
         }
         assert_eq!(world.outcomes("acme/report").await, ["succeeded 1,204 rows"]);
+        let query = HistoryQuery::new(1).name("acme/report");
+        let value = world.schedules.history(query).await.unwrap().remove(0).value;
+        assert_eq!(value.as_deref(), Some(r#"{"rows":1204}"#));
         assert_eq!(world.state_of(&run).await, "lost");
         assert_eq!(world.claim(&["report"]).await, None);
     });
@@ -363,6 +367,7 @@ fn malformed_requests_of_workers_are_refused() {
             ("/claims", claim(|ask| ask["worker"] = json!("w".repeat(201))), 422, "worker"),
             ("/claim/heartbeat", json!({ "tokens": [] }), 422, "tokens"),
             ("/claim/complete", json!({}), 400, "token"),
+            ("/claim/complete", json!({ "token": "a", "value": "v".repeat(4_095) }), 422, "value"),
             ("/claim/fail", json!({ "token": "a" }), 400, "error"),
             (
                 "/claim/fail",

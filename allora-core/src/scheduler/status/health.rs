@@ -10,6 +10,7 @@ use crate::{
         StoreStatus,
     },
     job::Placement,
+    registry::RunProgress,
     scheduler::node::{Node, Stop},
 };
 use std::{
@@ -187,6 +188,20 @@ impl Node {
         own.map(|one| format!("{}: {}", one.condition.code(), one.condition)).collect()
     }
 
+    /// The progress of the active runs that have set any, for its record.
+    pub(in crate::scheduler) fn progress(&self) -> Vec<RunProgress> {
+        let shared = self.shared();
+        let active = shared.active.iter().filter(|(_, active)| active.result.is_none());
+        let progress = active.filter_map(|(_, active)| {
+            let (name, fence) = (active.run.name().to_owned(), active.run.fence());
+            Some(RunProgress { text: active.run.control().progress()?, name, fence })
+        });
+        let mut progress: Vec<RunProgress> = progress.collect();
+        drop(shared);
+        progress.sort();
+        progress
+    }
+
     /// The status of each job in code, and of each stored schedule that runs here.
     pub(in crate::scheduler) fn statuses(&self) -> Vec<JobStatus> {
         let mono = self.runtime.now();
@@ -205,6 +220,7 @@ impl Node {
                 is_here: true,
                 scheduled_at: run.scheduled_at(),
                 since: Some(at - chrono::TimeDelta::from_std(age).unwrap_or_default()),
+                progress: run.control().progress(),
             };
             match statuses.binary_search_by(|status| status.name.as_str().cmp(run.name())) {
                 Ok(i) => statuses[i].running.push(place),

@@ -237,6 +237,7 @@ impl Registry {
             is_complete: true,
             concurrency: node.config.concurrency,
             running,
+            progress: node.progress(),
             jobs,
             jobs_hash,
             job_names,

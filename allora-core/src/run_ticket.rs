@@ -1,9 +1,8 @@
 //! The ticket of a run: with it, any process that reaches the store completes the run.
 
-use super::Schedules;
 use crate::{
-    backend::{Completion, Cursor, NextRun, Operation, Reply},
-    error::{Error, ErrorKind, Result},
+    backend::{Cursor, NextRun},
+    error::{Error, Result},
     time::{Time, from_millis},
 };
 use allora_schedule::Excluded;
@@ -98,34 +97,10 @@ fn time(text: &str) -> Option<Time> {
     from_millis(text.parse().ok()?)
 }
 
-impl Schedules {
-    /// Completes a run as succeeded, in place of the node that runs it, which may have stopped. Repeated,
-    /// it changes nothing. The node, if it lives, ends its part of the run when it next extends the lease.
-    ///
-    /// # Errors
-    /// `LeaseLost` if the occurrence does not belong to this run any more, or an operator has cancelled
-    /// the run: its work is not recorded. `Unavailable`: it may be completed; repeat the call.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have completed the run. Repeat it.
-    pub async fn complete(&self, ticket: &RunTicket, output: Option<&str>) -> Result {
-        let RunTicket { name, fence, then, excluded } = ticket;
-        let operation = Operation::complete(name, *fence, *then, Completion::Succeeded)
-            .output(output)
-            .excluded(*excluded);
-        match self.apply_one("complete", &operation).await?? {
-            Reply::Accepted => Ok(()),
-            _ => {
-                let lost = format!("the run of {name:?} with the fence {fence} is over");
-                Err(Error::new(ErrorKind::LeaseLost, lost).op("complete"))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn a_ticket_is_read_as_it_was_written() {
