@@ -27,8 +27,8 @@ use tokio::sync::Semaphore;
 use tracing::{error, info};
 
 /// Why there is no console on an address that other machines reach, and what to do.
-const NOT_LOCAL: &str = "other machines reach this address, and without access tokens the console is for browsers \
-     on this machine; add --tokens FILE, or listen on a loopback address, as 127.0.0.1, and use `ssh -L` from \
+const NOT_LOCAL: &str = "other machines reach this address, and without access tokens the console and its API are for \
+     programs of this machine; add --tokens FILE, or listen on a loopback address, as 127.0.0.1, and use `ssh -L` from \
      elsewhere";
 
 /// The number of pages that are made at a time. Probes are not among them.
@@ -36,6 +36,13 @@ const AT_A_TIME: usize = 4;
 
 /// The time that a page may take, with the reading of its form.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// The number of requests to the API at a time, most of which wait for work or for the end of a run. The server has more
+/// connections, so that probes and pages are answered all the same.
+const API_AT_A_TIME: usize = 400;
+
+/// The time that a request to the API may take: the longest wait, and the store's time to record an end.
+const API_TIME_LIMIT: Duration = Duration::from_secs(90);
 
 /// Access to the console.
 #[derive(Clone, Debug, Args)]
@@ -95,7 +102,8 @@ impl AccessArgs {
             if !server.is_local() {
                 return Err(Failure::wrong(format!("--listen {listen}: {NOT_LOCAL}")));
             }
-            let mut reader = Access::reader("");
+            // What workers may do, a process without --workers has none of.
+            let mut reader = Access::reader("").with(Scope::Work);
             if self.show_data {
                 reader = reader.with_data();
             }
@@ -135,7 +143,8 @@ impl Guard {
     pub(crate) fn guard(&self, console: Console) -> Router {
         let console = console.hosts(self.hosts.clone());
         let console = if self.allows_actions { console.allow_actions() } else { console };
-        let (doors, turns) = (self.doors.clone(), Arc::new(Semaphore::new(AT_A_TIME)));
+        let doors = self.doors.clone();
+        let turns = Arc::new(Turns::default());
         let console = console.access(move |parts| doors.decide(parts)).into_router();
         console.layer(middleware::from_fn_with_state(turns, some_at_a_time))
     }
@@ -220,7 +229,7 @@ fn tokens(path: &Path) -> Result<Tokens, String> {
 }
 
 /// The text of a file, and the mode of that same file.
-fn text_and_mode(path: &Path) -> io::Result<(String, u32)> {
+pub(crate) fn text_and_mode(path: &Path) -> io::Result<(String, u32)> {
     let mut file = fs::File::open(path)?;
     let mut text = String::new();
     file.read_to_string(&mut text)?;
@@ -275,17 +284,33 @@ impl Guard {
     }
 }
 
-async fn some_at_a_time(
-    State(turns): State<Arc<Semaphore>>,
-    request: Request,
-    next: Next,
-) -> Response {
+/// The turns of pages, and of requests to the API, which may wait for long.
+#[derive(Debug)]
+struct Turns {
+    pages: Semaphore,
+    api: Semaphore,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { pages: Semaphore::new(AT_A_TIME), api: Semaphore::new(API_AT_A_TIME) }
+    }
+}
+
+async fn some_at_a_time(State(turns): State<Arc<Turns>>, request: Request, next: Next) -> Response {
     let busy = |why: &'static str| {
         (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why).into_response()
     };
-    let Ok(_turn) = turns.try_acquire() else { return busy("too many pages at once; try again\n") };
-    let answer = tokio::time::timeout(TIME_LIMIT, next.run(request)).await;
-    answer.unwrap_or_else(|_| busy("the page took longer than 30 s; is the store slow?\n"))
+    let path = request.uri().path();
+    let (turns, limit) = match path == "/v1" || path.starts_with("/v1/") {
+        true => (&turns.api, API_TIME_LIMIT),
+        false => (&turns.pages, TIME_LIMIT),
+    };
+    let Ok(_turn) = turns.try_acquire() else {
+        return busy("too many requests at once; try again\n");
+    };
+    let answer = tokio::time::timeout(limit, next.run(request)).await;
+    answer.unwrap_or_else(|_| busy("the answer took too long; is the store slow?\n"))
 }
 
 #[cfg(test)]

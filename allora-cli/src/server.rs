@@ -37,8 +37,8 @@ const HEAD: usize = 8 * 1024;
 /// The time in which a head must have come, counted from the connection or from the answer before.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 
-/// The number of connections at a time.
-const AT_A_TIME: usize = 64;
+/// The number of connections at a time, each of which is an open file.
+const AT_A_TIME: usize = 512;
 
 /// The wait after a connection that could not be accepted, as when no more files may be open.
 const REST: Duration = Duration::from_millis(200);

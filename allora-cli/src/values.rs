@@ -1,6 +1,11 @@
-//! Values on the command line: instants and durations, and how instants and runs are shown.
+//! Values on the command line: instants and durations, how instants and runs are shown, and random keys.
 
-use allora_core::{Every, Time, schedule::parse_instant, time::from_millis};
+use allora_core::{
+    Every, Time,
+    runtime::{Runtime, Tokio},
+    schedule::parse_instant,
+    time::from_millis,
+};
 use chrono::SecondsFormat;
 use std::time::Duration;
 
@@ -39,6 +44,13 @@ pub(crate) fn shown(at: Time) -> String {
 /// The id of a run, the same in all of its log lines.
 pub(crate) fn run_id(job: &str, fence: i64) -> String {
     format!("{job}#{fence}")
+}
+
+/// 32 bytes of the operating system's random numbers.
+pub(crate) fn random(runtime: &Tokio) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.chunks_mut(8).for_each(|part| part.copy_from_slice(&runtime.random().to_be_bytes()));
+    bytes
 }
 
 #[cfg(test)]

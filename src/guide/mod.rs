@@ -9,6 +9,7 @@
 //! | How do I see that everything runs? | [`monitoring`] |
 //! | A job does not run, runs late, or ran twice. Why? | [`troubleshooting`] |
 //! | How do I keep the schedules of my customers? | [`stored_schedules`] |
+//! | How do programs in other languages run jobs? | [`workers`] |
 //! | What does the JSON look like? | [`json`] |
 //! | How do programs in other languages use it? | [`http_api`] |
 //! | How do I test my jobs? | [`testing`] |
@@ -38,6 +39,8 @@ pub mod stored_schedules {}
 pub mod testing {}
 #[doc = include_str!("troubleshooting.md")]
 pub mod troubleshooting {}
+#[doc = include_str!("workers.md")]
+pub mod workers {}
 #[doc = include_str!("writing_a_job_type.md")]
 pub mod writing_a_job_type {}
 #[doc = include_str!("writing_a_store.md")]

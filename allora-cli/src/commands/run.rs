@@ -4,7 +4,7 @@ use crate::{
     clock,
     console_access::AccessArgs,
     crontab_files::{self, Defaults, Diagnostic, EnvFile, Form, LEASE, Source, find},
-    daemon::{Daemon, Log, LogFormat, init_process, user},
+    daemon::{Daemon, Log, LogFormat, Served, WorkersArgs, init_process, user},
     failure::{Failure, Outcome},
     kinds,
     output::{complain, counted, on_one_line},
@@ -27,7 +27,7 @@ use tracing::Level;
 #[command(after_long_help = HELP)]
 pub(crate) struct Run {
     /// The crontabs; a folder stands for the files in it that cron would read.
-    #[arg(required_unless_present_any = ["stored", "test"])]
+    #[arg(required_unless_present_any = ["stored", "test", "workers"])]
     crontabs: Vec<PathBuf>,
     #[command(flatten)]
     place: StoreArgs,
@@ -100,7 +100,7 @@ pub(crate) struct Run {
     /// it answers].
     #[arg(long, value_parser = duration)]
     store_wait: Option<Duration>,
-    /// The largest number of commands at once on this node.
+    /// The largest number of commands, and of runs that workers have, at once on this node.
     #[arg(long, default_value_t = 1_000)]
     concurrency: usize,
     #[command(flatten)]
@@ -133,6 +133,11 @@ pub(crate) struct Run {
     /// Also serves the pages of `allora console` there. Without --tokens, the address must be a loopback one.
     #[arg(long, requires = "listen")]
     console: bool,
+    /// Also serves the HTTP API there, below /v1; --console and --workers do so, too.
+    #[arg(long, requires = "listen")]
+    api: bool,
+    #[command(flatten)]
+    workers: WorkersArgs,
     #[command(flatten)]
     access: AccessArgs,
     /// The folder with a file for each secret that stored schedules name [default: the variables
@@ -207,6 +212,11 @@ STORED SCHEDULES
   A value of env or headers may be {\"secret\": \"NAME\"}, as the secret of `sign` is: the file NAME of
   --secrets, or the variable ALLORA_SECRET_NAME of the daemon.
 
+WORKERS
+  with --workers, programs in any language ask for runs at /v1/claims, and the runs of their kinds are
+  theirs: the guide \"Workers in any language\" has the requests. Their tokens need the scope `work`.
+    (umask 077; allora token key > workers-key)       once; the same file for all gateways
+
 SIGNALS
   HUP, USR1         reads the crontabs and --tokens again; active runs continue (changed crontabs are
                     noticed within 5 s without it). A bad new version changes nothing; log,
@@ -227,7 +237,8 @@ EXAMPLES
   allora run --test '30 2 * * 1-5 backup --all'
   allora run /etc/crontab /etc/cron.d
   allora run crontab --url postgres://cron@db.example/cron --at-least-once
-  allora run --stored --url postgres://cron@db.example/cron";
+  allora run --stored --url postgres://cron@db.example/cron
+  allora run --workers --listen 127.0.0.1:9117 --url postgres://cron@db.example/cron";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
@@ -395,11 +406,14 @@ impl Run {
     }
 
     fn daemon(&self, defaults: Defaults) -> Outcome<Daemon> {
-        if let Some(option) = self.access.given().filter(|_| !self.console) {
-            let what =
-                format!("{option} is an option of the console; add --console, or leave it away");
+        let is_served = self.console || self.api || self.workers.workers;
+        if let Some(option) = self.access.given().filter(|_| !is_served) {
+            let what = format!(
+                "{option} is an option of the console and of the API; add --console, --api or --workers, or leave it away"
+            );
             return Err(Failure::wrong(what));
         }
+        let served = Served { access: self.access.clone(), has_pages: self.console };
         let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let environment = env::vars().filter(|(name, _)| self.keep_environment && passes(name));
         Ok(Daemon {
@@ -421,7 +435,8 @@ impl Run {
             log_output: self.output == Output::Log,
             secrets: self.secrets.clone(),
             listen: self.listen.clone(),
-            console: self.console.then(|| self.access.clone()),
+            served: is_served.then_some(served),
+            workers: self.workers.clone(),
             on_failure: self.on_failure.clone(),
             // It is started in the folder of the line's user.
             sendmail: absolute(&self.sendmail)

@@ -1,28 +1,26 @@
-//! `allora token`: tokens and signing keys for the console and its API, and the lines for their file.
+//! `allora token`: tokens and signing keys for the console and its API, the lines for their file, and keys of gateways.
 
 use crate::{
     failure::{Failure, Outcome},
     session,
-    values::{duration, instant},
+    values::{duration, instant, random},
 };
 use allora_console::{Scope, TokenLine, Tokens};
-use allora_core::{
-    Time,
-    runtime::{Runtime, Tokio},
-};
+use allora_core::{Time, runtime::Tokio};
 use clap::{Args, Subcommand};
 use std::{
     io::{self, Write},
     time::Duration,
 };
 
-/// Makes tokens and signing keys for `--tokens`.
+/// Makes tokens and signing keys for `--tokens`, and keys for `--workers-key`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES
   allora token new ann --scope data,run >> tokens
   allora token new acme --scope edit --prefix acme/ --max-jobs 100 --shortest-period 5m >> tokens
-  (umask 077; allora token new ci --scope run --signing >> tokens)")]
+  (umask 077; allora token new ci --scope run --signing >> tokens)
+  (umask 077; allora token key > workers-key)")]
 pub(crate) struct Token {
     #[command(subcommand)]
     command: Command,
@@ -31,6 +29,8 @@ pub(crate) struct Token {
 #[derive(Debug, Subcommand)]
 enum Command {
     New(New),
+    /// Prints a random key for `allora run --workers-key`.
+    Key,
 }
 
 /// Makes a token, or with --signing a key that signs requests.
@@ -67,8 +67,14 @@ struct New {
 
 impl Token {
     pub(crate) fn run(self) -> Outcome {
-        let Command::New(new) = self.command;
-        new.run()
+        match self.command {
+            Command::New(new) => new.run(),
+            Command::Key => {
+                let key = session::run(async { Ok(random(&Tokio::current()?)) })?;
+                let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+                Ok(writeln!(io::stdout(), "{key}")?)
+            }
+        }
     }
 }
 
@@ -84,19 +90,12 @@ impl New {
             until: self.until,
         };
         let create = if self.signing { Tokens::create_signing } else { Tokens::create };
-        let new = create(&line, session::run(async { random() })?).map_err(Failure::wrong)?;
+        let new = create(&line, session::run(async { Ok(random(&Tokio::current()?)) })?)
+            .map_err(Failure::wrong)?;
         io::stdout().write_all(new.line.as_bytes())?;
         writeln!(io::stderr(), "{}", new.token)?;
         Ok(())
     }
-}
-
-/// 32 bytes of the operating system's random numbers.
-fn random() -> Outcome<[u8; 32]> {
-    let runtime = Tokio::current()?;
-    let mut bytes = [0; 32];
-    bytes.chunks_mut(8).for_each(|part| part.copy_from_slice(&runtime.random().to_be_bytes()));
-    Ok(bytes)
 }
 
 fn scope(word: &str) -> Result<Scope, String> {

@@ -1,7 +1,7 @@
-//! `--listen`: probes and metrics over HTTP, and the console.
+//! `--listen`: probes and metrics over HTTP, the console, and its API.
 //!
-//! Everybody who reaches the address can read the probes and the metrics. The console needs `--console`, and tokens
-//! unless the address is a loopback one.
+//! Everybody who reaches the address can read the probes and the metrics. The console needs `--console`, the API that or
+//! `--api` or `--workers`, and both need tokens unless the address is a loopback one.
 
 use super::metrics::Metrics;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     server::Server,
     store::Store,
 };
-use allora_console::Console;
+use allora_console::{Console, Gateway};
 use allora_core::{
     ActiveCondition, Condition, Handle, Schedules,
     runtime::{Runtime, Tokio},
@@ -29,11 +29,13 @@ use tracing::{error, info};
 /// The contents of the pages.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// Set when the store was reached, as are the pages of the console.
+    /// Set when the store was reached, as is the console.
     scheduler: OnceLock<Handle>,
-    console_pages: OnceLock<Router>,
-    /// Access to the console, if there is one.
-    pub(crate) console: Option<Guard>,
+    console: OnceLock<Router>,
+    /// Access to the console or to its API, if there is one.
+    pub(crate) guard: Option<Guard>,
+    /// The pages of the console are served, and not the API alone.
+    has_pages: bool,
     pub(crate) metrics: Metrics,
 }
 
@@ -42,10 +44,29 @@ impl Pages {
     ///
     /// # Errors
     /// The settings of the client are invalid.
-    pub(crate) fn open(&self, store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome {
-        if let Some(guard) = &self.console {
-            let console = console(guard, store, handle, runtime)?;
-            self.console_pages.get_or_init(|| console);
+    pub(crate) fn open(
+        &self,
+        store: &Store,
+        handle: &Handle,
+        gateway: Option<Gateway>,
+        runtime: &Tokio,
+    ) -> Outcome {
+        if let Some(guard) = &self.guard {
+            let router = if store.queries().is_none() {
+                Router::new().fallback(async || {
+                    let why =
+                        "this store has no list of jobs and no history, so it has no console\n";
+                    (StatusCode::NOT_IMPLEMENTED, why)
+                })
+            } else {
+                let schedules = Schedules::on(store.clone(), runtime.clone())?;
+                let console = Console::new(schedules).handle(handle.clone()).pages(self.has_pages);
+                guard.guard(match gateway {
+                    Some(gateway) => console.gateway(gateway),
+                    None => console,
+                })
+            };
+            self.console.get_or_init(|| router);
         }
         self.scheduler.get_or_init(|| handle.clone());
         Ok(())
@@ -53,21 +74,17 @@ impl Pages {
 
     /// Reads the file of tokens again, if there is one.
     pub(crate) fn reload(&self) {
-        if let Some(guard) = &self.console {
+        if let Some(guard) = &self.guard {
             guard.reload();
         }
     }
 }
 
-fn console(guard: &Guard, store: &Store, handle: &Handle, runtime: &Tokio) -> Outcome<Router> {
-    if store.queries().is_none() {
-        return Ok(Router::new().fallback(async || {
-            let why = "this store has no list of jobs and no history, so it has no console\n";
-            (StatusCode::NOT_IMPLEMENTED, why)
-        }));
-    }
-    let schedules = Schedules::on(store.clone(), runtime.clone())?;
-    Ok(guard.guard(Console::new(schedules).handle(handle.clone())))
+/// The console, or its API alone, and access to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) access: AccessArgs,
+    pub(crate) has_pages: bool,
 }
 
 /// Serves the pages until the process ends.
@@ -76,17 +93,20 @@ fn console(guard: &Guard, store: &Store, handle: &Handle, runtime: &Tokio) -> Ou
 /// The address cannot be listened on; other machines reach it, and the console has no tokens; their file is bad.
 pub(crate) fn listen(
     address: &str,
-    console: Option<&AccessArgs>,
+    served: Option<&Served>,
     runtime: &Tokio,
 ) -> Outcome<Arc<Pages>> {
     let server = Server::bind(address)?;
     let local = server.address().to_string();
-    let guard = console.map(|access| access.checked(&server, address)).transpose()?;
+    let guard = served.map(|served| served.access.checked(&server, address)).transpose()?;
     info!(target: "allora", address = local, "listening for /healthz, /readyz and /metrics");
-    if let Some(access) = console {
-        info!(target: "allora", "the console is at http://{local}/, {}", access.shown());
+    let has_pages = served.is_some_and(|served| served.has_pages);
+    if let Some(Served { access, .. }) = served {
+        let what = if has_pages { "console is at" } else { "API is below" };
+        let path = if has_pages { "/" } else { "/v1" };
+        info!(target: "allora", "the {what} http://{local}{path}, {}", access.shown());
     }
-    let pages = Pages { console: guard, metrics: Metrics::install()?, ..Pages::default() };
+    let pages = Pages { guard, has_pages, metrics: Metrics::install()?, ..Pages::default() };
     let pages = Arc::new(pages);
     let (router, of_server) = (router(pages.clone()), runtime.clone());
     runtime.spawn(Box::pin(async move {
@@ -103,11 +123,11 @@ fn router(pages: Arc<Pages>) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
-    let router = match pages.console.is_some() {
+    let router = match pages.guard.is_some() {
         true => probes.fallback(ask_console),
         false => probes.fallback(async || {
-            let why = "here are /healthz, /readyz and /metrics alone; `allora run --console` adds the console: for \
-                       browsers on this machine, or with --tokens for those who have one\n";
+            let why = "here are /healthz, /readyz and /metrics alone; `allora run --console` adds the console, and --api or \
+                       --workers its API: for this machine, or with --tokens for those who have one\n";
             text(StatusCode::FORBIDDEN, why)
         }),
     };
@@ -141,7 +161,7 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
 }
 
 async fn ask_console(State(pages): State<Arc<Pages>>, request: Request) -> Response {
-    match pages.console_pages.get() {
+    match pages.console.get() {
         Some(console) => console.clone().oneshot(request).await.into_response(),
         None => waiting(),
     }
@@ -159,8 +179,8 @@ mod tests {
 
     /// The status, and the body.
     fn ask(has_console: bool, method: &str, path: &str) -> (u16, String) {
-        let console = has_console.then(Guard::of_test);
-        let router = router(Arc::new(Pages { console, ..Pages::default() }));
+        let guard = has_console.then(Guard::of_test);
+        let router = router(Arc::new(Pages { guard, ..Pages::default() }));
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         let answer = router.oneshot(request).now_or_never().expect("nothing waits").unwrap();
         let status = answer.status().as_u16();

@@ -19,13 +19,16 @@ mod process;
 mod route;
 mod runs;
 pub(crate) mod user;
+mod workers;
 
+pub(crate) use listen::Served;
 pub(crate) use log::Log;
 pub(crate) use log_format::LogFormat;
 pub(crate) use process::foreground;
+pub(crate) use workers::WorkersArgs;
 
 use crate::{
-    console_access::{AccessArgs, Guard},
+    console_access::Guard,
     crontab_files::{Defaults, Form},
     failure::{Failure, Outcome, chain},
     output::{complain, counted},
@@ -73,8 +76,9 @@ pub(crate) struct Daemon {
     pub(crate) log_output: bool,
     /// The address of the pages for probes and metrics.
     pub(crate) listen: Option<String>,
-    /// The console that this address also serves.
-    pub(crate) console: Option<AccessArgs>,
+    /// The console, or its API alone, that this address also serves.
+    pub(crate) served: Option<Served>,
+    pub(crate) workers: WorkersArgs,
     /// The folder of secrets.
     pub(crate) secrets: Option<PathBuf>,
     /// The command or URL for failures of jobs that name none.
@@ -135,7 +139,7 @@ impl Daemon {
     fn report(&self, handle: &Handle, files: &Files, jobs: &Jobs, pages: &Pages) {
         let mut report = ProgramReport::default();
         report.conditions = files.conditions();
-        report.conditions.extend(pages.console.as_ref().and_then(Guard::condition));
+        report.conditions.extend(pages.guard.as_ref().and_then(Guard::condition));
         report.kept_prefixes = files.bad_prefixes();
         let (names, prefixes) = jobs.elsewhere();
         report.kept_jobs = names;
@@ -169,8 +173,9 @@ impl Daemon {
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
+        let gateway = self.workers.gateway(&runtime)?;
         let pages = match &self.listen {
-            Some(address) => listen::listen(address, self.console.as_ref(), &runtime)?,
+            Some(address) => listen::listen(address, self.served.as_ref(), &runtime)?,
             None => Arc::default(),
         };
         let reached = connect_with_retry::connect_with_retry(
@@ -213,12 +218,15 @@ impl Daemon {
                 let context = context.clone();
                 move |event: &Event| on_event(event, &context)
             });
-        let scheduler = route::route(builder, &self.kinds, &self.node_labels, &context)
-            .build()
-            .map_err(Failure::of_input)?;
+        let builder = route::route(builder, &self.kinds, &self.node_labels, &context);
+        let builder = match &gateway {
+            Some(gateway) => gateway.handle_on(builder),
+            None => builder,
+        };
+        let scheduler = builder.build().map_err(Failure::of_input)?;
         let handle = scheduler.handle();
         alerts.set_node(handle.node());
-        pages.open(&store, &handle, &runtime)?;
+        pages.open(&store, &handle, gateway, &runtime)?;
         let (machine, labels) = (self.node_name.clone(), self.node_labels.clone());
         let mut jobs = Jobs::new(handle.clone(), context, machine, labels);
         jobs.apply(files.lines())?;

@@ -39,3 +39,4 @@ mod stores;
 mod system;
 mod transfer;
 mod waiting;
+mod workers;

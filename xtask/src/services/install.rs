@@ -28,6 +28,17 @@ pub(crate) fn browser() -> Outcome {
     install(&["chromium", "chromium-driver", "fonts-dejavu-core"], help.to_owned())
 }
 
+/// Installs the languages of the clients in `examples/clients`, as far as they are not there.
+pub(super) fn languages() -> Outcome {
+    for language in ["python3", "ruby"] {
+        if !says_yes(with(&[language, "--version"])) {
+            let help = format!("`{language}` is not on this machine, but has a client to be tested: install it");
+            install(&[language], help)?;
+        }
+    }
+    Ok(())
+}
+
 fn install(packages: &[&str], help: String) -> Outcome {
     if !says_yes(with(&["apt-get", "--version"])) {
         return Err(Failure::Check(help));

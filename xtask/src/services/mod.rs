@@ -144,9 +144,10 @@ impl Running {
 }
 
 /// Starts what these stores need and what is not there already; no list is all stores. The console's tests
-/// need a browser.
+/// need a browser, and those of its clients their languages.
 pub(crate) fn start(only: Option<&str>) -> Outcome<Running> {
     install::browser()?;
+    install::languages()?;
     start_all(wanted(only), Other::Used)
 }
 
