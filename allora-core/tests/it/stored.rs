@@ -8,6 +8,7 @@ mod concurrent;
 mod control;
 mod files;
 mod kinds;
+mod limits;
 mod pauses;
 mod routing;
 mod why;
