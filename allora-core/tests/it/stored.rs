@@ -11,6 +11,7 @@ mod kinds;
 mod limits;
 mod pauses;
 mod routing;
+mod trigger_data;
 mod why;
 
 use crate::support::{Lab, Member};
