@@ -266,7 +266,8 @@ impl Walk {
                 let scheduled_at = (self.random.below(4) == 0).then_some(next);
                 let scheduled_at = scheduled_at.flatten().map(|next| next.scheduled_at);
                 let retention = Duration::from_secs([0, 60, 86_400][self.random.below(3)]);
-                Action::Trigger { id, scheduled_at, retention }
+                let data = i.is_multiple_of(2).then_some(&*borrowed.data);
+                Action::Trigger { id, scheduled_at, retention, data }
             }
         }
     }

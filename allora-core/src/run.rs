@@ -119,7 +119,8 @@ impl Run {
         self.inner.claimed.occurrence.trigger.as_deref().map(trace::split)
     }
 
-    /// The payload of a stored schedule; empty for a job in code.
+    /// The data of the stored schedule, or of the trigger, if it was made with data of its own
+    /// ([`trigger_with`](crate::Schedules::trigger_with)). Otherwise empty for a job in code.
     pub fn data(&self) -> &[u8] {
         &self.inner.data
     }

@@ -187,6 +187,7 @@ object!(NodeInfo as info {
     is_live => { is_live: is_live, is_stopping: is_stopping, is_idle: info.is_idle() },
     is_stopping => {},
     version,
+    format => {},
     kinds => { kinds: kinds.iter().map(Pattern::to_string).collect::<Vec<_>>() },
     kinds_change => {},
     labels,

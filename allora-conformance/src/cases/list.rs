@@ -213,6 +213,7 @@ macro_rules! __cases {
                 two_clients_that_trigger_at_once_run_the_job_once: [];
                 the_oldest_triggers_are_forgotten_first: [];
                 a_trigger_is_remembered_beside_runs_and_dead_letters: [];
+                the_data_of_a_trigger_is_that_of_its_runs: [];
                 a_job_is_not_pruned_while_it_remembers_triggers: [];
                 a_deleted_job_forgets_its_triggers: [];
             }

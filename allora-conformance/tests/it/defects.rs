@@ -211,6 +211,16 @@ impl Defect for ForgetsTriggers {
     }
 }
 
+/// Gives the runs of triggers the data of the schedule.
+pub(crate) struct ForgetsTheDataOfTriggers;
+impl Defect for ForgetsTheDataOfTriggers {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        step.record.iter_mut().for_each(|record| record.trigger_data.clear());
+        reply
+    }
+}
+
 /// Never forgets a trigger.
 pub(crate) struct RemembersTriggersForEver;
 impl Defect for RemembersTriggersForEver {

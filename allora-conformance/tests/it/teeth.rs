@@ -98,6 +98,7 @@ teeth! {
     completes_once: CompletesOnce;
     loses_a_trigger: LosesATrigger;
     forgets_triggers: ForgetsTriggers;
+    forgets_the_data_of_triggers: ForgetsTheDataOfTriggers;
     remembers_triggers_for_ever: RemembersTriggersForEver;
     shrinks_leases: ShrinksLeases;
     trusts_the_clock: TrustsTheClock;

@@ -317,6 +317,10 @@ pub enum Action<'a> {
         /// The time for which the id is remembered. 0: while its run waits or is active. Range: 0 to
         /// [30 days](crate::record::MAX_TRIGGER_RETENTION).
         retention: Duration,
+        /// The data of its runs in place of the schedule's, at most
+        /// [256 KiB](crate::record::MAX_TRIGGER_DATA) of all triggers of a job together. With other data,
+        /// the same id is `AlreadyExists`. `None`: the schedule's, and whatever the id had before.
+        data: Option<&'a [u8]>,
     },
     /// Runs a dead letter again as the same occurrence, with attempts counted from 1.
     Rerun {
@@ -374,7 +378,7 @@ pub enum Action<'a> {
 impl<'a> Action<'a> {
     /// A trigger now, whose id is remembered for [24 h](TRIGGER_RETENTION).
     pub fn trigger(id: &'a str) -> Self {
-        Action::Trigger { id, scheduled_at: None, retention: TRIGGER_RETENTION }
+        Action::Trigger { id, scheduled_at: None, retention: TRIGGER_RETENTION, data: None }
     }
 }
 

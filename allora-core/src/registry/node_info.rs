@@ -24,6 +24,8 @@ pub struct NodeInfo {
     pub node: String,
     /// The version of its build ([`SchedulerBuilder::build_version`](crate::SchedulerBuilder::build_version)).
     pub version: Option<String>,
+    /// The newest [format](FORMAT) of records that its build reads.
+    pub(crate) format: u32,
     /// The kinds of stored schedules that it handles.
     pub kinds: Vec<Pattern>,
     /// They change while the node runs, so that the record may be behind.
@@ -91,6 +93,13 @@ pub struct RunProgress {
     /// Its text of at most 200 bytes.
     pub text: String,
 }
+
+/// The format of records that this build reads. A build reads those of older ones. What only newer builds
+/// read is written only when it is used, and refused while a node of an older build lives.
+pub(crate) const FORMAT: u32 = 2;
+
+/// The first [format](FORMAT) with triggers that have data of their own.
+pub(crate) const TRIGGER_DATA: u32 = 2;
 
 /// The largest number of jobs in code that a node's record has.
 pub(crate) const NAMES: usize = 512;

@@ -50,6 +50,7 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
         let left = &info.left_jobs[..info.left_jobs.len().min(LEFT)];
         push(&mut text, "leaves", &shown_hashes(left));
     }
+    push(&mut text, "format", &info.format.to_string());
     if let Some(version) = &info.version {
         push(&mut text, "version", version);
     }
@@ -109,6 +110,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
     let mut info = NodeInfo {
         node: node.to_owned(),
         version: None,
+        format: 1,
         kinds: Vec::new(),
         kinds_change: false,
         labels: Vec::new(),
@@ -149,6 +151,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
             "names" => info.job_names = Some(hashes(&value)?),
             "leaves" => info.left_jobs = hashes(&value)?,
             "version" => info.version = Some(value),
+            "format" => info.format = value.parse().ok()?,
             "label" => info.labels.push(value),
             "needs" => info.needed_labels.push(value),
             "stopping" => info.is_stopping = true,
@@ -256,6 +259,7 @@ mod tests {
     fn info() -> NodeInfo {
         NodeInfo {
             version: Some("1.2 beta".into()),
+            format: 7,
             kinds: vec![
                 "report".into(),
                 Pattern::prefix("sync. 100%"),

@@ -4,7 +4,7 @@ use super::Schedules;
 use crate::{
     backend::DueQuery,
     condition::{Condition, OVERDUE},
-    error::Result,
+    error::{Error, ErrorKind, Result},
     registry::{Fleet, NodeInfo, RunProgress, read_nodes},
     time::Time,
 };
@@ -73,6 +73,20 @@ impl Schedules {
             Condition::KindUnhandled { kind: kind.into(), example, due_at, waiting }
         };
         Ok(unhandled.into_iter().map(condition).collect())
+    }
+
+    /// Checks that every live node reads records of this format.
+    pub(super) async fn needs_format(&self, format: u32, what: &str) -> Result {
+        let nodes = self.fleet().await?.nodes;
+        let older = nodes.iter().find(|node| !node.is_dead() && node.format < format);
+        older.map_or(Ok(()), |node| {
+            let version = node.version.as_deref().unwrap_or("without a version");
+            let older = format!(
+                "the node {} of the build {version} cannot read {what}; update it, or stop it",
+                node.node
+            );
+            Err(Error::new(ErrorKind::Unsupported, older))
+        })
     }
 
     async fn fleet(&self) -> Result<Fleet> {

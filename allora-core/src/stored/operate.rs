@@ -14,6 +14,7 @@ use crate::{
     job::{DefinitionText, is_code},
     name::key_record,
     record::job_of,
+    registry::TRIGGER_DATA,
     schedule::{Schedule as _, between},
     time::Time,
 };
@@ -238,7 +239,43 @@ impl Schedules {
     /// A dropped call may or may not have triggered the run. Trigger it again with the same id.
     pub async fn trigger(&self, name: &str, id: &str) -> Result<Triggered> {
         let retention = self.trigger_retention;
-        let action = Action::Trigger { id, scheduled_at: None, retention };
+        let action = Action::Trigger { id, scheduled_at: None, retention, data: None };
+        self.change_one(name, action).await?.triggered().ok_or_else(not_triggered)
+    }
+
+    /// As [`trigger`](Self::trigger), with data for this run in place of the schedule's: all attempts have
+    /// it, and a [rerun](Self::rerun) of the dead letter. The same id with the same data changes nothing.
+    /// A [`trigger`](Self::trigger) or [`trigger_and_wait`](Self::trigger_and_wait) with this id gives no
+    /// data, and so asks for the same run. An export has no data of triggers.
+    ///
+    /// ```
+    /// # async fn example(schedules: allora::Schedules) -> allora::Result {
+    /// schedules.trigger_with("acme/report", "ticket 7", r#"{"month": "2026-10"}"#).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger). `AlreadyExists` if the id was used with other data, or without any.
+    /// `Invalid` if the triggers of the job that have not ended have more than
+    /// [256 KiB](crate::record::MAX_TRIGGER_DATA) of data together. `Unsupported`, with the node, while a
+    /// node of a build is registered that cannot read such triggers.
+    ///
+    /// # Cancel safety
+    /// As [`trigger`](Self::trigger).
+    pub async fn trigger_with(
+        &self,
+        name: &str,
+        id: &str,
+        data: impl Into<Vec<u8>>,
+    ) -> Result<Triggered> {
+        const OP: &str = "trigger_with";
+        let (retention, data) = (self.trigger_retention, data.into());
+        self.needs_format(TRIGGER_DATA, "triggers with data")
+            .await
+            .map_err(|error| error.op(OP))?;
+        let data = Some(&*data);
+        let action = Action::Trigger { id, scheduled_at: None, retention, data };
         self.change_one(name, action).await?.triggered().ok_or_else(not_triggered)
     }
 
@@ -363,7 +400,8 @@ impl Schedules {
         for at in instants {
             // It is made again when an operator wants it.
             let (scheduled_at, retention) = (Some(at), Duration::ZERO);
-            self.change(name, Action::Trigger { id: "backfill", scheduled_at, retention }).await?;
+            let (id, data) = ("backfill", None);
+            self.change(name, Action::Trigger { id, scheduled_at, retention, data }).await?;
             filled.push(Occurrence { scheduled_at: at, trigger: Some("backfill".to_owned()) });
         }
         Ok(filled)

@@ -103,7 +103,7 @@ impl Node {
         decided: Time,
         now: Instant,
     ) -> Option<(RunId, Run, JobSpec, Duration)> {
-        let Start { slot, name, spec, claimed, then, late, key, has_room, .. } = start;
+        let Start { slot, name, spec, mut claimed, then, late, key, has_room, .. } = start;
         let duration = self.lease_duration(&spec.settings);
         let mut timers = LeaseTimers::new(sent, since(claimed.until, decided), duration);
         if let Some(key) = &key {
@@ -112,7 +112,8 @@ impl Node {
             timers.extend_at = sent;
         }
         let expired = now >= timers.cancel_at;
-        let data = spec.payload.as_ref().map(|payload| payload.data.clone());
+        let of_schedule = || spec.payload.as_ref().map(|payload| payload.data.clone());
+        let data = claimed.data.take().map(Arc::from).or_else(of_schedule);
         let run = Run::new(Inner {
             namespace: self.namespace.clone(),
             name,

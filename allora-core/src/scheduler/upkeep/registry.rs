@@ -12,7 +12,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     job::Placement,
     planner::Input,
-    registry::{Fleet, NodeInfo, Rankings, encode, name_hash, read_nodes, record_of},
+    registry::{FORMAT, Fleet, NodeInfo, Rankings, encode, name_hash, read_nodes, record_of},
     scheduler::{
         monotonic::later,
         node::{Node, Stop},
@@ -230,6 +230,7 @@ impl Registry {
         NodeInfo {
             node: node.id.to_string(),
             version: node.config.build_version.clone(),
+            format: FORMAT,
             kinds: router.patterns().cloned().collect(),
             kinds_change: router.can_change(),
             labels: node.config.labels.clone(),
