@@ -10,6 +10,7 @@
 //! [testing]: guide::testing
 //! [writing_a_job_type]: guide::writing_a_job_type
 //! [writing_a_store]: guide::writing_a_store
+//! [workers]: guide::workers
 //! [migrating]: guide::migrating
 //!
 // README links to the same guides as files. The first definition of a link counts, so here they are

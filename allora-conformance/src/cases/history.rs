@@ -1,8 +1,8 @@
 //! History: the end of every occurrence can be read afterwards.
 
+use super::entries::{times, told};
 use crate::cluster::*;
 use allora_core::{
-    Time,
     backend::{
         Action, Advance, CancelScope, Completion, Cursor, HistoryCursor, HistoryEntry,
         HistoryLimits, HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
@@ -10,28 +10,6 @@ use allora_core::{
     },
     schedule::Excluded,
 };
-
-/// Fence aside, what an entry says: nominal instant, attempt, node, when it was written last,
-/// outcome.
-fn told(past: &[HistoryEntry]) -> Vec<(Time, u32, &str, Time, &Outcome)> {
-    past.iter()
-        .map(|past| {
-            let recorded_at = past.ended_at.or(past.started_at);
-            (
-                past.occurrence.scheduled_at,
-                past.attempt,
-                &*past.node,
-                recorded_at.expect("an entry has a time"),
-                &past.outcome,
-            )
-        })
-        .collect()
-}
-
-/// When the attempts were due, when they started, when they ended.
-fn times(past: &[HistoryEntry]) -> Vec<(Option<Time>, Option<Time>, Option<Time>)> {
-    past.iter().map(|past| (past.due_at, past.started_at, past.ended_at)).collect()
-}
 
 fn next(scheduled_at: i64, due_at: i64) -> NextRun {
     NextRun { scheduled_at: t(scheduled_at), due_at: t(due_at) }

@@ -8,6 +8,7 @@ mod contention;
 mod due_claims;
 mod durability;
 mod emptied;
+mod entries;
 mod flags;
 mod history;
 mod keys;

@@ -67,7 +67,8 @@ pub(super) async fn the_data_of_a_trigger_is_that_of_its_runs(w: &Cluster) {
         for data in [data, None] {
             assert_eq!(fine(with(other, 31, "a", data).await), status);
         }
-        let differs = with(other, 31, "a", Some(b"other")).await.unwrap_err();
+        let differs = with(other, 31, "a", Some(b"other")).await;
+        let differs = differs.expect_err("the data differs");
         assert_eq!(differs.kind(), ErrorKind::AlreadyExists);
     };
     same(TriggerStatus::Pending).await;

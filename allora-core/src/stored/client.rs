@@ -401,6 +401,37 @@ impl Schedules {
         &self.requests.runtime
     }
 
+    /// Refuses to add, change or import a schedule whose name begins with `prefix`, if two of its times
+    /// are closer together than `period`. If several prefixes fit a name, the longest period counts. It is
+    /// a rule of this client and its clones: what other clients have stored is not touched.
+    ///
+    /// The period of `@every` is compared, which is exact. Of any other schedule, the next 4,000 times are
+    /// compared, as far as they are within 400 days from now, or from its `start`: a change of the clocks is
+    /// among them, and what comes closer only later is not found. The times are the scheduled ones,
+    /// without delay and jitter. `end`, `max-runs` and calendars are considered.
+    ///
+    /// ```
+    /// use allora::{Schedules, StoredSchedule};
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(schedules: Schedules) -> allora::Result {
+    /// let schedules = schedules.shortest_period("acme/", Duration::from_secs(300));
+    /// let each_minute = StoredSchedule::new("acme/poll", "poll", "* * * * *");
+    /// assert!(schedules.add(&each_minute).await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn shortest_period(mut self, prefix: impl Into<String>, period: Duration) -> Self {
+        self.shortest_periods.push(ShortestPeriod::new(prefix.into(), period));
+        self
+    }
+
+    /// Checks the times of a schedule, whose definition has its calendars, against the shortest periods.
+    pub(super) fn check_period(&self, name: &str, definition: &Definition, now: Time) -> Result {
+        ShortestPeriod::check(&self.shortest_periods, name, definition, now)
+    }
+
     /// One change of one job. Returns the state after it.
     pub(super) async fn change(&self, name: &str, action: Action<'_>) -> Result<JobState> {
         Ok(self.change_one(name, action).await?.state().unwrap_or_default())

@@ -1,6 +1,6 @@
 //! The shortest period of the schedules that a client may add, by the beginning of their names.
 
-use super::{Definition, Schedules};
+use super::definition::Definition;
 use crate::{
     error::{Error, Result},
     schedule::{AnySchedule, period_text},
@@ -20,36 +20,14 @@ pub(super) struct ShortestPeriod {
     period: Duration,
 }
 
-impl Schedules {
-    /// Refuses to add, change or import a schedule whose name begins with `prefix`, if two of its times
-    /// are closer together than `period`. If several prefixes fit a name, the longest period counts. It is
-    /// a rule of this client and its clones: what other clients have stored is not touched.
-    ///
-    /// The period of `@every` is compared, which is exact. Of any other schedule, the next 4,000 times are
-    /// compared, as far as they are within 400 days from now, or from its `start`: a change of the clocks is
-    /// among them, and what comes closer only later is not found. The times are the scheduled ones,
-    /// without delay and jitter. `end`, `max-runs` and calendars are considered.
-    ///
-    /// ```
-    /// use allora::{Schedules, StoredSchedule};
-    /// use std::time::Duration;
-    ///
-    /// # async fn example(schedules: Schedules) -> allora::Result {
-    /// let schedules = schedules.shortest_period("acme/", Duration::from_secs(300));
-    /// let each_minute = StoredSchedule::new("acme/poll", "poll", "* * * * *");
-    /// assert!(schedules.add(&each_minute).await.is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn shortest_period(mut self, prefix: impl Into<String>, period: Duration) -> Self {
-        self.shortest_periods.push(ShortestPeriod { prefix: prefix.into(), period });
-        self
+impl ShortestPeriod {
+    pub(super) fn new(prefix: String, period: Duration) -> Self {
+        Self { prefix, period }
     }
 
-    /// Checks the times of a schedule, whose definition has its calendars, against the rules.
-    pub(super) fn check_period(&self, name: &str, definition: &Definition, now: Time) -> Result {
-        let rules = self.shortest_periods.iter().filter(|rule| name.starts_with(&rule.prefix));
+    /// Checks the times of a schedule, whose definition has its calendars, against these rules.
+    pub(super) fn check(rules: &[Self], name: &str, definition: &Definition, now: Time) -> Result {
+        let rules = rules.iter().filter(|rule| name.starts_with(&rule.prefix));
         let Some(rule) = rules.max_by_key(|rule| rule.period) else { return Ok(()) };
         let Some((one, other)) = closer_than(rule.period, name, definition, now)? else {
             return Ok(());
@@ -95,8 +73,8 @@ fn closer_than(
 mod tests {
     use super::*;
 
-    /// Whether a definition comes closer than this period, from midnight UTC of 1 January 2026 on, and
-    /// the interval.
+    /// The interval of a definition that comes closer than this period, from midnight UTC of 1 January
+    /// 2026 on.
     fn closest(text: &str, period: &str) -> Option<String> {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let period = crate::schedule::parse_period(period).unwrap();

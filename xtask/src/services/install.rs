@@ -32,7 +32,9 @@ pub(crate) fn browser() -> Outcome {
 pub(super) fn languages() -> Outcome {
     for language in ["python3", "ruby"] {
         if !says_yes(with(&[language, "--version"])) {
-            let help = format!("`{language}` is not on this machine, but has a client to be tested: install it");
+            let help = format!(
+                "`{language}` is not on this machine, but has a client to be tested: install it"
+            );
             install(&[language], help)?;
         }
     }
