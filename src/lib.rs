@@ -7,6 +7,7 @@
 //! [monitoring]: guide::monitoring
 //! [troubleshooting]: guide::troubleshooting
 //! [stored_schedules]: guide::stored_schedules
+//! [workers]: guide::workers
 //! [testing]: guide::testing
 //! [writing_a_job_type]: guide::writing_a_job_type
 //! [writing_a_store]: guide::writing_a_store

@@ -218,7 +218,7 @@ impl Fleet {
         })
     }
 
-    /// All that the workers have written: the starts, and the ends of the work by job and fence.
+    /// The lines of the workers: the starts, and the ends of the work by job and fence.
     fn written(&self) -> (Vec<Event>, BTreeMap<(String, i64), i64>) {
         let (mut starts, mut ends) = (Vec::new(), BTreeMap::new());
         for line in self.logs.iter().flat_map(|log| super::lines(log)) {
@@ -233,7 +233,7 @@ impl Fleet {
     }
 }
 
-/// The ends of the occurrences from the first to the last.
+/// The fate of the occurrences from the first to the last.
 #[derive(Debug, Default)]
 struct Figures {
     occurrences: usize,
