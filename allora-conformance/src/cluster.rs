@@ -267,7 +267,8 @@ impl Node {
         retention: u64,
     ) -> Triggered {
         let retention = Duration::from_secs(retention);
-        let trigger = [Operation::new(name, Action::Trigger { id, scheduled_at: None, retention })];
+        let action = Action::Trigger { id, scheduled_at: None, retention, data: None };
+        let trigger = [Operation::new(name, action)];
         let reply = fine(self.apply_as(OPERATOR, now, &trigger).await.single());
         reply.clone().triggered().unwrap_or_else(|| panic!("expected a trigger, got {reply:?}"))
     }

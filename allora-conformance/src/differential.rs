@@ -168,7 +168,9 @@ impl Walk {
                 _ => self.node_action(state),
             };
             let output = (self.random.below(4) == 0).then_some("out\0put");
-            operations.push(Operation::new(name, action).output(output).by(author));
+            let value = output.filter(|_| i % 2 == 0).map(|_| "[1]");
+            let operation = Operation::new(name, action).output(output).value(value);
+            operations.push(operation.by(author));
         }
         let batch = Batch::new(node, TimeSource::Fixed(self.now()), &operations);
         let a = ours.reschedule(batch).await.unwrap();
@@ -264,7 +266,8 @@ impl Walk {
                 let scheduled_at = (self.random.below(4) == 0).then_some(next);
                 let scheduled_at = scheduled_at.flatten().map(|next| next.scheduled_at);
                 let retention = Duration::from_secs([0, 60, 86_400][self.random.below(3)]);
-                Action::Trigger { id, scheduled_at, retention }
+                let data = i.is_multiple_of(2).then_some(&*borrowed.data);
+                Action::Trigger { id, scheduled_at, retention, data }
             }
         }
     }

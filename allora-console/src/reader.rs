@@ -268,6 +268,14 @@ impl Reader {
                 node.orphan_examples.clear();
             }
         }
+        // It is a text of the job, as its output is.
+        for node in &mut nodes {
+            node.progress
+                .retain(|run| self.access.sees_data() && self.may_name_any_kind(&run.name));
+            if let Some(redact) = &self.redact {
+                node.progress.iter_mut().for_each(|run| run.text = redact(&run.name, &run.text));
+            }
+        }
         Ok(nodes)
     }
 
@@ -363,6 +371,7 @@ impl Reader {
         let Some(redact) = &self.redact else { return entry };
         entry.outcome = without_secrets(entry.outcome, &entry.name, redact);
         entry.output = entry.output.map(|output| redact(&entry.name, &output));
+        entry.value = entry.value.map(|value| redact(&entry.name, &value));
         entry
     }
 

@@ -1,7 +1,15 @@
 //! The parts of JSON objects that serde does not derive: the data of schedules, and instants.
 
 use crate::{schedule::parse_instant, time::Time};
-use serde::{Deserialize, Deserializer, de};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny},
+};
+
+/// Checks that a text is JSON.
+pub(crate) fn check(text: &str) -> Result<(), String> {
+    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(|why| why.to_string())
+}
 
 /// Reads an instant, or says what one looks like.
 pub(crate) fn instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {

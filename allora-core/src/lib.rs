@@ -9,7 +9,7 @@ mod event;
 mod health;
 mod hours;
 mod job;
-#[cfg(feature = "json")]
+#[cfg_attr(not(feature = "json"), path = "no_json.rs")]
 mod json;
 mod labels;
 mod monotonic;
@@ -53,7 +53,7 @@ pub use job::{
 pub use labels::LabelSelector;
 pub use name::{MAX_NAME, check_name, is_internal};
 pub use pattern::Pattern;
-pub use registry::{NodeInfo, ProgramReport};
+pub use registry::{NodeInfo, ProgramReport, RunProgress};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};

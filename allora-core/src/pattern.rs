@@ -89,6 +89,19 @@ impl Pattern {
         Self { is: Is::Labelled(Labelled { kind, labels, text }) }
     }
 
+    /// The kinds that a text names as people write them: `mail.*` those that begin with `mail.`, `*`
+    /// every kind, and a text without a `*` at its end that kind alone.
+    ///
+    /// ```
+    /// use allora::Pattern;
+    ///
+    /// assert!(Pattern::from_text("mail.*").matches("mail.digest"));
+    /// assert!(!Pattern::from_text("mail").matches("mail.digest"));
+    /// ```
+    pub fn from_text(text: &str) -> Self {
+        text.strip_suffix('*').map_or_else(|| text.into(), Self::prefix)
+    }
+
     /// Every kind. Declare it last, for the kinds without another handler.
     pub fn any() -> Self {
         Self::prefix("")

@@ -3,7 +3,8 @@
 use crate::{
     backend::{Claimed, Completion, Cursor, Operation},
     error::{Error, ErrorKind, Result},
-    record::bounded,
+    json,
+    record::{MAX_VALUE, bounded, bounded_to},
     time::Time,
     trace,
 };
@@ -28,9 +29,14 @@ use std::{
 pub(crate) struct Payload {
     pub(crate) kind: Arc<str>,
     pub(crate) data: Arc<[u8]>,
-    /// The handler of the kind, if this node limits its runs.
+    /// The place of the handler among those of the node.
+    pub(crate) handler: usize,
+    /// The limit of the handler, if this node limits its runs.
     pub(crate) limited: Option<usize>,
 }
+
+/// The longest progress of a run, in bytes.
+const MAX_PROGRESS: usize = 200;
 
 /// One execution of an occurrence. A clone is the same run.
 #[derive(Clone)]
@@ -111,7 +117,8 @@ impl Run {
         self.inner.claimed.occurrence.trigger.as_deref().map(trace::split)
     }
 
-    /// The payload of a stored schedule; empty for a job in code.
+    /// The data of the stored schedule, or of the trigger, if it was made with data of its own
+    /// ([`trigger_with`](crate::Schedules::trigger_with)). Otherwise empty for a job in code.
     pub fn data(&self) -> &[u8] {
         &self.inner.data
     }
@@ -156,7 +163,65 @@ impl Run {
     /// ```
     pub fn set_output(&self, text: impl Into<String>) {
         let text = bounded(&text.into());
-        let before = self.control().lock_output().replace(text);
+        let before = lock(&self.control().output).replace(text);
+        drop(before);
+    }
+
+    /// Sets the value of this run: a small result as JSON, which the history keeps with the end of the
+    /// run, and which [`trigger_and_wait`](crate::Handle::trigger_and_wait) returns. A further call
+    /// replaces it. A store that leaves out the entries of successes keeps it for runs of triggers. A run
+    /// that is completed in the job's own transaction ([`complete`](Self::complete)) has no value.
+    ///
+    /// ```
+    /// use allora::{BoxError, Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// let report = job(every(Duration::from_secs(60)), async |run: Run| -> Result<(), BoxError> {
+    ///     run.set_value(r#"{"mails": 7}"#)?;
+    ///     Ok(())
+    /// });
+    /// # let _ = report;
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` if it is longer than 4,096 bytes, or, with the feature `json`, if it is not JSON. A value
+    /// that was set before stays.
+    pub fn set_value(&self, json: impl Into<String>) -> Result {
+        let value = json.into();
+        let wrong = match value.len() {
+            len if len > MAX_VALUE => format!("has {len} bytes; use at most {MAX_VALUE}"),
+            _ => match json::check(&value) {
+                Ok(()) => {
+                    let before = lock(&self.control().value).replace(value);
+                    drop(before);
+                    return Ok(());
+                }
+                Err(why) => format!("is not JSON: {why}"),
+            },
+        };
+        Err(Error::invalid(format!("the value of {:?} {wrong}", self.name())).op("set_value"))
+    }
+
+    /// Sets the progress of this run for people who look at it while it is active, such as `40 %`. A
+    /// further call replaces it. It is no write to the store: other nodes and the console see it with the
+    /// next regular write of the node's record ([`heartbeat`](crate::SchedulerBuilder::heartbeat)), in
+    /// [`NodeInfo::progress`](crate::NodeInfo::progress), and it ends with the run. Of a longer text, the
+    /// first 200 bytes are kept.
+    ///
+    /// ```
+    /// use allora::{Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// let import = job(every(Duration::from_secs(60)), async |run: Run| {
+    ///     for file in 1..=10 {
+    ///         run.set_progress(format!("file {file} of 10"));
+    ///     }
+    /// });
+    /// # let _ = import;
+    /// ```
+    pub fn set_progress(&self, text: impl Into<String>) {
+        let text = bounded_to(&text.into(), MAX_PROGRESS);
+        let before = lock(&self.control().progress).replace(text);
         drop(before);
     }
 
@@ -276,7 +341,12 @@ impl Run {
         self.inner.node.clone()
     }
 
-    /// The handler of its kind, if this node limits its runs.
+    /// The place of the handler of its kind among those of the node; `None` for a job in code.
+    pub(crate) fn handler(&self) -> Option<usize> {
+        Some(self.inner.payload.as_ref()?.handler)
+    }
+
+    /// The limit of the handler of its kind, if this node limits its runs.
     pub(crate) fn limited(&self) -> Option<usize> {
         self.inner.payload.as_ref()?.limited
     }
@@ -384,9 +454,18 @@ pub(crate) struct Control {
     completion_made: AtomicBool,
     /// The output that the run has set.
     output: Mutex<Option<String>>,
+    /// The progress that the run has set.
+    progress: Mutex<Option<String>>,
+    /// The value that the run has set.
+    value: Mutex<Option<String>>,
     /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
     /// its first poll to its end; the place is empty after a wake-up.
     waiting: Mutex<Slab<Option<Waker>>>,
+}
+
+/// Nothing panics under the lock.
+fn lock(text: &Mutex<Option<String>>) -> MutexGuard<'_, Option<String>> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const RUNS: u8 = 0;
@@ -443,11 +522,15 @@ impl Control {
     }
 
     pub(crate) fn output(&self) -> Option<String> {
-        self.lock_output().clone()
+        lock(&self.output).clone()
     }
 
-    fn lock_output(&self) -> MutexGuard<'_, Option<String>> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn progress(&self) -> Option<String> {
+        lock(&self.progress).clone()
+    }
+
+    pub(crate) fn value(&self) -> Option<String> {
+        lock(&self.value).clone()
     }
 
     fn set_requested(&self, decision: Requested) {

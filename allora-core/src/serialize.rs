@@ -16,7 +16,7 @@ use crate::{
     json::data,
     pattern::Pattern,
     record::Change,
-    registry::NodeInfo,
+    registry::{NodeInfo, RunProgress},
     stored::{Fact, Why},
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -127,6 +127,7 @@ object!(HistoryEntry as entry {
         replaced_by: reason.and_then(NotRunReason::replaced_by),
     },
     output,
+    value => { value: value.as_deref().map(|value| data::value(value.as_bytes())) },
 });
 
 object!(HistoryCursor { fence, name });
@@ -186,12 +187,15 @@ object!(NodeInfo as info {
     is_live => { is_live: is_live, is_stopping: is_stopping, is_idle: info.is_idle() },
     is_stopping => {},
     version,
+    format => {},
     kinds => { kinds: kinds.iter().map(Pattern::to_string).collect::<Vec<_>>() },
+    kinds_change => {},
     labels,
     needed_labels,
     is_complete,
     concurrency,
     running,
+    progress,
     jobs,
     jobs_hash => { jobs_hash: format!("{jobs_hash:016x}") },
     // The lists of names are hashes, for this library alone.
@@ -294,7 +298,8 @@ object!(FailingPart { part => { part: part.word() }, since, error });
 object!(CapacityStatus { limit, used, reserved });
 object!(KeyHolder { job, node, since });
 object!(JobStatus { name, kind, next, is_paused, running, last, last_success });
-object!(Place { node, is_here, scheduled_at, since });
+object!(Place { node, is_here, scheduled_at, since, progress });
+object!(RunProgress { name, fence, text });
 
 #[cfg(test)]
 mod tests {
@@ -423,6 +428,7 @@ mod tests {
                 "reason": NotRunReason::CatchUp.word(),
                 "replaced_by": null,
                 "output": null,
+                "value": null,
             }),
         );
         let failed = HistoryEntry::new("a", 9, at(0).into(), Outcome::Failed("boom".to_owned()));
@@ -569,6 +575,7 @@ mod tests {
                 is_here: true,
                 scheduled_at: at(0),
                 since: Some(at(3)),
+                progress: Some("40 %".to_owned()),
             }],
             last: Some(Outcome::Succeeded),
             last_success: Some(at(10)),
@@ -592,6 +599,7 @@ mod tests {
                     "is_here": true,
                     "scheduled_at": "2026-01-01T00:00:00Z",
                     "since": "2026-01-01T00:00:00.003Z",
+                    "progress": "40 %",
                 }],
                 "last": { "outcome": "succeeded", "error": null },
                 "last_success": "2026-01-01T00:00:00.010Z",

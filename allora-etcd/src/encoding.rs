@@ -122,7 +122,8 @@ fn dead_elsewhere() -> DeadLetter {
 
 /// The remembered trigger that stands for all of them. Any other has an id.
 fn remembered_elsewhere() -> RememberedTrigger {
-    RememberedTrigger { occurrence: Occurrence::from(Time::UNIX_EPOCH), until: Time::UNIX_EPOCH }
+    let occurrence = Occurrence::from(Time::UNIX_EPOCH);
+    RememberedTrigger { occurrence, until: Time::UNIX_EPOCH, data: None }
 }
 
 fn has_cold_elsewhere(record: &Record) -> bool {

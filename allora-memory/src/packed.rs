@@ -3,7 +3,7 @@
 use allora_core::{
     Time,
     backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Waiter},
-    record::{Accepted, PendingRetry, Record, RememberedTrigger},
+    record::{Accepted, PendingRetry, Record, RememberedTrigger, TriggerData},
 };
 use std::time::Duration;
 
@@ -45,6 +45,7 @@ struct Rest {
     lost: Vec<Lease>,
     retries: Vec<PendingRetry>,
     triggers: Vec<Occurrence>,
+    trigger_data: Vec<TriggerData>,
     remembered: Vec<RememberedTrigger>,
     waiters: Vec<Waiter>,
     dead: Vec<DeadLetter>,
@@ -63,7 +64,8 @@ impl PackedRecord {
         let Declared { kind, data, due_lease, version } = take(&mut self.declared);
         let Runs { leases, ended, last, counters } = take(&mut self.runs);
         let rest = take(&mut self.rest);
-        let Rest { lost, retries, triggers, remembered, waiters, dead, paused, deleted_at } = rest;
+        let Rest { lost, retries, triggers, trigger_data, .. } = rest;
+        let Rest { remembered, waiters, dead, paused, deleted_at, .. } = rest;
         Record {
             kind,
             definition: std::mem::take(&mut self.definition).into(),
@@ -79,6 +81,7 @@ impl PackedRecord {
             lost,
             retries,
             triggers,
+            trigger_data,
             remembered,
             waiters,
             dead,
@@ -108,6 +111,7 @@ impl PackedRecord {
             lost,
             retries,
             triggers,
+            trigger_data,
             remembered,
             waiters,
             dead,
@@ -125,7 +129,17 @@ impl PackedRecord {
         (self.cursor, self.last_started) = (cursor, last_started);
         set(&mut self.declared, Declared { kind, data, due_lease, version });
         set(&mut self.runs, Runs { leases, ended, last, counters });
-        let rest = Rest { lost, retries, triggers, remembered, waiters, dead, paused, deleted_at };
+        let rest = Rest {
+            lost,
+            retries,
+            triggers,
+            trigger_data,
+            remembered,
+            waiters,
+            dead,
+            paused,
+            deleted_at,
+        };
         set(&mut self.rest, rest);
     }
 
@@ -190,6 +204,7 @@ mod tests {
             lost: vec![lease],
             retries: vec![retry],
             triggers: vec![at.into()],
+            trigger_data: vec![TriggerData { occurrence: at.into(), data: vec![11] }],
             dead: vec![letter],
             paused: Some(Pause { since: at, until: None, note: "p".into() }),
             deleted_at: Some(at),

@@ -104,6 +104,7 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
     ("error", Type::BytesOrNull),
     ("reason", Type::BytesOrNull),
     ("output", Type::BytesOrNull),
+    ("value", Type::BytesOrNull),
     ("is_failure", Type::Int),
 ];
 
@@ -248,6 +249,7 @@ fn has_more(record: &Record) -> bool {
         || !record.lost.is_empty()
         || !record.retries.is_empty()
         || !record.triggers.is_empty()
+        || !record.trigger_data.is_empty()
         || !record.waiters.is_empty()
         || record.paused.is_some()
 }
@@ -262,6 +264,7 @@ pub(crate) fn rare_columns(record: &Record) -> [Value; 2] {
             lost: record.lost.clone(),
             retries: record.retries.clone(),
             triggers: record.triggers.clone(),
+            trigger_data: record.trigger_data.clone(),
             waiters: record.waiters.clone(),
             paused: record.paused.clone(),
             ..Record::default()
@@ -284,6 +287,7 @@ pub(crate) fn has_same_rare(one: &Record, other: &Record) -> bool {
         && one.lost == other.lost
         && one.retries == other.retries
         && one.triggers == other.triggers
+        && one.trigger_data == other.trigger_data
         && one.waiters == other.waiters
         && one.dead == other.dead
         && one.remembered == other.remembered
@@ -422,6 +426,7 @@ impl Cells {
             lost: more.lost,
             retries: more.retries,
             triggers: more.triggers,
+            trigger_data: more.trigger_data,
             remembered: cold.remembered,
             waiters: more.waiters,
             dead: cold.dead,
@@ -573,6 +578,7 @@ pub(crate) fn history_columns(entry: &HistoryEntry) -> Vec<Value> {
         Value::bytes(entry.outcome.error()),
         Value::Bytes(entry.reason.map(|reason| reason.text().into())),
         Value::Bytes(entry.output.clone().map(String::into_bytes)),
+        Value::Bytes(entry.value.clone().map(String::into_bytes)),
         Value::int(entry.outcome.is_failure().into()),
     ]
 }
@@ -596,13 +602,13 @@ pub(crate) fn history_entry(row: Row) -> Option<HistoryEntry> {
         Some(word) => Some(NotRunReason::from_text(&word)?),
         None => None,
     };
-    let output = cells.text_or_null().ok()?;
+    let (output, value) = (cells.text_or_null().ok()?, cells.text_or_null().ok()?);
     let occurrence = Occurrence { scheduled_at, trigger };
     let mut entry = HistoryEntry::new(name, fence, occurrence, outcome);
     (entry.kind, entry.node, entry.attempt) = (kind, node, attempt);
     (entry.last, entry.count, entry.reason) = (last_scheduled_at, count, reason);
     (entry.due_at, entry.started_at, entry.ended_at) = (due_at, started_at, ended_at);
-    entry.output = output;
+    (entry.output, entry.value) = (output, value);
     Some(entry)
 }
 

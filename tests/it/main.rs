@@ -28,7 +28,8 @@ async fn health_jobs_states_and_history_are_values_that_serde_knows() {
     tokio::spawn(scheduler.run());
     // Right after the start, before the job is registered.
     handle.pause("tidy", "not yet").await.unwrap();
-    assert_eq!(handle.trigger_and_wait("tidy", "a", WAIT).await.unwrap(), Outcome::Succeeded);
+    let end = handle.trigger_and_wait("tidy", "a", WAIT).await.unwrap();
+    assert_eq!(end.outcome, Outcome::Succeeded);
 
     let schedules = Schedules::on(store, runtime.clone()).unwrap();
     let once = StoredSchedule::once("acme/7", "mail", start + HOUR).data(&["ann@acme.example"]);

@@ -172,7 +172,7 @@ async fn wait(session: &Session, name: &str, triggered: &Triggered) -> Outcome<H
 /// Shows the end of a run, and ends as its command.
 fn result(entry: &HistoryEntry, changes: Changes) -> Outcome {
     let error = entry.outcome.error();
-    let output = entry.output.as_deref().unwrap_or_default().lines();
+    let output = entry.output.iter().chain(&entry.value).flat_map(|text| text.lines());
     let output: String = output.map(|line| on_one_line(line) + "\n").collect();
     changes.print([entry_json(entry)], output)?;
     if entry.outcome == RunOutcome::Succeeded {

@@ -484,6 +484,22 @@ pub(super) async fn the_output_of_a_run_is_in_its_entry(w: &Cluster) {
     assert!(cut.len() <= 1_024 && long.starts_with(cut.trim_end_matches('…')), "{cut:?}");
 }
 
+pub(super) async fn the_value_of_a_run_is_in_its_entry(w: &Cluster) {
+    w.node().register(t(0), "job", t(60)).await;
+    let long = format!("[{}]", "\"\u{e4}\",".repeat(818) + "1");
+    let values = [Some(r#"{"mails": 3, "to": "🧾'\\"}"#), None, Some(&*long)];
+    for (claim, value) in (1..).zip(values) {
+        let now = t(60 * claim as i64);
+        let run = won(w.node().lease(now, "job", claim).await);
+        let end = ran(t(60 * (claim as i64 + 1)));
+        let end = Operation::new("job", end.under(run.fence)).value(value);
+        assert_eq!(fine(w.node().apply(now, &[end]).await.single()), Reply::Accepted);
+    }
+    let past = w.node().history_entries("job").await;
+    let kept: Vec<Option<&str>> = past.iter().rev().map(|past| past.value.as_deref()).collect();
+    assert_eq!(kept, values);
+}
+
 pub(super) async fn what_a_calendar_excludes_has_an_entry_with_its_range(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let run = won(w.node().claim(t(60), "job", leased(&seen, 1)).await);

@@ -213,6 +213,7 @@ macro_rules! __cases {
                 two_clients_that_trigger_at_once_run_the_job_once: [];
                 the_oldest_triggers_are_forgotten_first: [];
                 a_trigger_is_remembered_beside_runs_and_dead_letters: [];
+                the_data_of_a_trigger_is_that_of_its_runs: [];
                 a_job_is_not_pruned_while_it_remembers_triggers: [];
                 a_deleted_job_forgets_its_triggers: [];
             }
@@ -287,6 +288,7 @@ macro_rules! __cases {
                 a_cancelled_run_has_an_entry_with_the_reason: [History, Expiry];
                 what_was_cancelled_while_it_waited_has_an_entry: [History, Expiry];
                 the_output_of_a_run_is_in_its_entry: [History];
+                the_value_of_a_run_is_in_its_entry: [History];
                 what_a_calendar_excludes_has_an_entry_with_its_range: [History];
                 a_busy_job_evicts_no_entry_of_another: [History];
                 failures_and_the_rest_have_limits_of_their_own: [History];

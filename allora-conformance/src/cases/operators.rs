@@ -347,7 +347,8 @@ pub(super) async fn a_trigger_stands_for_the_instant_it_is_given(w: &Cluster) {
     let seen = node.add(t(0), "job", "mail", t(600)).await;
     for at in [30, 10, 20, 10, 700] {
         let (scheduled_at, retention) = (Some(t(at)), Duration::ZERO);
-        let change = Action::Trigger { id: "backfill", scheduled_at, retention };
+        let (id, data) = ("backfill", None);
+        let change = Action::Trigger { id, scheduled_at, retention, data };
         fine(node.modify(t(60), "job", change).await);
     }
     for (claim, at) in (1..).zip([10, 20, 30]) {
@@ -429,7 +430,7 @@ pub(super) async fn a_reset_job_continues_from_now_under_a_new_incarnation(w: &C
     let seen = node.add(t(0), "job", "mail", t(60)).await;
     let ahead = won(node.lease(t(3_660), "job", 1).await);
     let (scheduled_at, retention) = (Some(t(3_700)), Duration::ZERO);
-    let later = Action::Trigger { id: "hand", scheduled_at, retention };
+    let later = Action::Trigger { id: "hand", scheduled_at, retention, data: None };
     fine(node.modify(t(3_661), "job", later).await);
     let then = Some(t(120).into());
     let stale = Action::Reset { incarnation: seen.incarnation - 1, first: then };

@@ -2,11 +2,12 @@
 
 use crate::{Capability, cluster::*};
 use allora_core::{
-    Time,
+    Error, ErrorKind, Result, Time,
     backend::{Action, Completion, Cursor, Occurrence, Operation, Reply, TriggerStatus},
     record::MAX_REMEMBERED,
 };
 use futures::future::{join, join_all};
+use std::time::Duration;
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -47,6 +48,44 @@ pub(super) async fn a_trigger_is_not_run_again_within_its_retention(w: &Cluster)
     }
     assert_eq!(one.read("job").await, seen, "nothing was added");
     assert_eq!(status(other, 35, "order-8").await, TriggerStatus::New, "another id");
+}
+
+/// The effect of a trigger with this data.
+async fn with(node: &Node, now: i64, id: &str, data: Option<&[u8]>) -> Result<TriggerStatus> {
+    let retention = Duration::from_secs(DAY.unsigned_abs());
+    let action = Action::Trigger { id, scheduled_at: None, retention, data };
+    let reply = node.apply(t(now), &[Operation::new("job", action)]).await.single()?;
+    Ok(fine(reply.triggered().ok_or_else(|| Error::invalid("another reply"))).status)
+}
+
+pub(super) async fn the_data_of_a_trigger_is_that_of_its_runs(w: &Cluster) {
+    let (one, other) = (w.node(), &w.join("other").await);
+    one.register(t(0), "job", t(10 * DAY)).await;
+    let data = Some(&b"\0\xff'{\"a\": 1}"[..]);
+    assert_eq!(fine(with(one, 30, "a", data).await), TriggerStatus::New);
+    let same = |status| async move {
+        for data in [data, None] {
+            assert_eq!(fine(with(other, 31, "a", data).await), status);
+        }
+        let differs = with(other, 31, "a", Some(b"other")).await.unwrap_err();
+        assert_eq!(differs.kind(), ErrorKind::AlreadyExists);
+    };
+    same(TriggerStatus::Pending).await;
+    let first = won(one.lease(t(32), "job", 1).await);
+    let retry = RunAction::Retry { not_before: t(34), error: "x" };
+    assert_eq!(one.end(t(33), "job", first.fence, retry).await, Reply::Accepted);
+    let again = won(other.lease(t(34), "job", 2).await);
+    let dead = RunAction::Complete { then: Cursor::Keep, completion: Completion::Dead("x") };
+    assert_eq!(other.end(t(35), "job", again.fence, dead).await, Reply::Accepted);
+    let letter = Action::Rerun { occurrence: &first.occurrence };
+    fine(one.modify(t(36), "job", letter).await);
+    let rerun = won(one.lease(t(37), "job", 3).await);
+    let runs = [&first, &again, &rerun].map(|run| (run.attempt, run.data.as_deref()));
+    assert_eq!(runs, [(1, data), (2, data), (1, data)]);
+    assert_eq!(one.end(t(38), "job", rerun.fence, ran_and_stay()).await, Reply::Accepted);
+    same(TriggerStatus::Ended).await;
+    assert_eq!(fine(with(one, 40, "b", None).await), TriggerStatus::New);
+    assert_eq!(won(one.lease(t(41), "job", 4).await).data, None);
 }
 
 pub(super) async fn after_the_retention_a_trigger_is_a_new_one(w: &Cluster) {

@@ -393,7 +393,7 @@ impl Walker {
                 let next = self.next(random);
                 let scheduled_at = next.map(|next| next.scheduled_at).filter(|_| random.one_in(3));
                 let retention = Duration::from_secs([0, 60, 3_600][random.below(3) as usize]);
-                Planned::same(Action::Trigger { id, scheduled_at, retention })
+                Planned::same(Action::Trigger { id, scheduled_at, retention, data: None })
             }
             StepKind::Delete if random.one_in(3) => Planned::same(Action::Delete),
             StepKind::Cancel => return Ok(Some((name, self.cancel(random, name)))),

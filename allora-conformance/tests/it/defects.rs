@@ -211,6 +211,16 @@ impl Defect for ForgetsTriggers {
     }
 }
 
+/// Gives the runs of triggers the data of the schedule.
+pub(crate) struct ForgetsTheDataOfTriggers;
+impl Defect for ForgetsTheDataOfTriggers {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        step.record.iter_mut().for_each(|record| record.trigger_data.clear());
+        reply
+    }
+}
+
 /// Never forgets a trigger.
 pub(crate) struct RemembersTriggersForEver;
 impl Defect for RemembersTriggersForEver {
@@ -758,6 +768,15 @@ pub(crate) struct ForgetsOutputs;
 impl Defect for ForgetsOutputs {
     fn entries(mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
         entries.iter_mut().for_each(|entry| entry.output = None);
+        entries
+    }
+}
+
+/// Writes entries without the value.
+pub(crate) struct ForgetsValues;
+impl Defect for ForgetsValues {
+    fn entries(mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
+        entries.iter_mut().for_each(|entry| entry.value = None);
         entries
     }
 }

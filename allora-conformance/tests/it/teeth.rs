@@ -98,6 +98,7 @@ teeth! {
     completes_once: CompletesOnce;
     loses_a_trigger: LosesATrigger;
     forgets_triggers: ForgetsTriggers;
+    forgets_the_data_of_triggers: ForgetsTheDataOfTriggers;
     remembers_triggers_for_ever: RemembersTriggersForEver;
     shrinks_leases: ShrinksLeases;
     trusts_the_clock: TrustsTheClock;
@@ -141,6 +142,7 @@ teeth! {
     extends_without_a_word: ExtendsWithoutAWord;
     forgets_runs_of_the_deleted: ForgetsRunsOfTheDeleted;
     forgets_outputs: ForgetsOutputs;
+    forgets_values: ForgetsValues;
     begins_anew: BeginsAnew;
     keeps_the_kind: KeepsTheKind;
     keeps_nothing: KeepsNothing;

@@ -21,7 +21,7 @@ use crate::{
     words::{Word, number, short_nodes},
 };
 use allora_core::{
-    Handle, Result, Time,
+    Handle, NodeInfo, Result, Time,
     backend::{Count, JobState},
     time::since,
 };
@@ -89,6 +89,7 @@ struct Running {
     usually: String,
     node: String,
     attempt: u32,
+    progress: String,
     is_being_cancelled: bool,
 }
 
@@ -293,11 +294,19 @@ fn running(overview: &Overview, usual: &Usual, context: &Context) -> Vec<Running
                 usually: usual.map(about).unwrap_or_else(|| "–".to_owned()),
                 node: short_nodes(&lease.node),
                 attempt: lease.attempt,
+                progress: progress(&overview.nodes, &job.name, lease.fence),
                 is_being_cancelled: lease.cancel_requested,
             });
         }
     }
     running
+}
+
+/// The progress of a run, as its node last wrote it.
+fn progress(nodes: &[NodeInfo], name: &str, fence: i64) -> String {
+    let mut runs = nodes.iter().flat_map(|node| &node.progress);
+    let run = runs.find(|run| (run.fence, &*run.name) == (fence, name));
+    run.map(|run| run.text.clone()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ struct View {
     fields: Vec<(&'static str, String)>,
     error: String,
     output: String,
+    value: String,
     why: String,
     /// All attempts at the occurrence, the newest first; empty if this is the only one.
     attempts: Vec<Row>,
@@ -92,8 +93,8 @@ fn view(
     let is_same = |other: &&HistoryEntry| other.occurrence == entry.occurrence;
     let attempts: Vec<Row> =
         entries.iter().filter(is_same).map(|other| row(other, context)).collect();
-    let output = match &entry.output {
-        Some(output) if context.sees_data => output.clone(),
+    let shown = |text: &Option<String>| match text {
+        Some(text) if context.sees_data => text.clone(),
         Some(_) => "hidden".to_owned(),
         None => String::new(),
     };
@@ -103,7 +104,8 @@ fn view(
         scheduled: context.moment(entry.occurrence.scheduled_at),
         fields: fields(entry, usual, context),
         error: context.visible(entry.outcome.error()).to_owned(),
-        output,
+        output: shown(&entry.output),
+        value: shown(&entry.value),
         why: context.why(&entry.name, entry.occurrence.scheduled_at),
         attempts: if attempts.len() > 1 { attempts } else { Vec::new() },
     }
@@ -152,6 +154,7 @@ mod tests {
         entry.started_at = Some(at("2026-10-26T01:00:25Z"));
         entry.ended_at = Some(at("2026-10-26T01:00:55Z"));
         entry.output = Some("1,204 invoices".into());
+        entry.value = Some("[1204]".into());
         entry
     }
 
@@ -171,6 +174,7 @@ mod tests {
         assert_eq!((field("fence"), field("occurrences")), (Some("9"), None));
         assert_eq!(field("usually takes"), Some("9 min"));
         assert_eq!((&*view.error, &*view.output), ("connection refused", "1,204 invoices"));
+        assert_eq!(view.value, "[1204]");
     }
 
     #[test]
@@ -178,6 +182,6 @@ mod tests {
         let context = Context { sees_data: false, ..Context::of_test() };
         let entry = attempt(9, 1, Outcome::Succeeded);
         let view = view(&entry, std::slice::from_ref(&entry), None, &context);
-        assert_eq!((&*view.output, view.attempts.len()), ("hidden", 0));
+        assert_eq!((&*view.output, &*view.value, view.attempts.len()), ("hidden", "hidden", 0));
     }
 }

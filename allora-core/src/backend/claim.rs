@@ -161,11 +161,13 @@ pub struct Claimed {
     pub incarnation: i64,
     /// The end of the lease.
     pub until: Time,
+    /// The data of a trigger that has any of its own. `None`: that of the schedule.
+    pub data: Option<Vec<u8>>,
 }
 
 impl Claimed {
-    /// A claimed occurrence at the first attempt.
+    /// A claimed occurrence at the first attempt, with the data of the schedule.
     pub fn new(occurrence: Occurrence, fence: i64, incarnation: i64, until: Time) -> Self {
-        Self { occurrence, fence, attempt: 1, incarnation, until }
+        Self { occurrence, fence, attempt: 1, incarnation, until, data: None }
     }
 }

@@ -253,6 +253,34 @@ pub struct HistoryEntry {
     pub reason: Option<NotRunReason>,
     /// The output of the run, if it has [set](crate::Run::set_output) any.
     pub output: Option<String>,
+    /// The value of the run as JSON, if it has [set](crate::Run::set_value) any.
+    pub value: Option<String>,
+}
+
+/// The end of an occurrence for which a caller has waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The result of the last attempt.
+    pub outcome: Outcome,
+    /// Its output, if it has [set](crate::Run::set_output) any.
+    pub output: Option<String>,
+    /// Its value as JSON, if it has [set](crate::Run::set_value) any.
+    pub value: Option<String>,
+}
+
+impl Ended {
+    /// The end with this outcome, without output and value.
+    pub fn new(outcome: Outcome) -> Self {
+        Self { outcome, output: None, value: None }
+    }
+}
+
+impl From<&HistoryEntry> for Ended {
+    fn from(entry: &HistoryEntry) -> Self {
+        let HistoryEntry { outcome, output, value, .. } = entry;
+        Self { outcome: outcome.clone(), output: output.clone(), value: value.clone() }
+    }
 }
 
 impl HistoryEntry {
@@ -279,6 +307,7 @@ impl HistoryEntry {
             outcome,
             reason: None,
             output: None,
+            value: None,
         }
     }
 

@@ -21,7 +21,7 @@ mod state;
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
 pub use flags::{Count, Counts, Flag, Flagged, MOST_COUNTED, OVERDUE};
 pub(crate) use flags::{INDEXED, MOST_TEXTS, has_failed, is_active};
-pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
+pub use history::{Ended, History, HistoryCursor, HistoryEntry, HistoryQuery};
 pub use history_limits::{HistoryLimits, HistoryTrim, Newest};
 pub use key::{ClaimKey, Waiter};
 pub use not_run::{NotRun, NotRunReason};
@@ -35,7 +35,7 @@ pub use outcome::Outcome;
 pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Preferred, Queries};
 pub(crate) use queries::{scan_counts, scan_flagged};
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
-pub(crate) use reply::{no_reply, outcome_of_trigger};
+pub(crate) use reply::{end_of_trigger, no_reply};
 pub use state::{
     Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
     Sharing,

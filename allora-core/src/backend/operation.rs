@@ -135,6 +135,9 @@ pub struct Operation<'a> {
     /// The output of the run that the operation ends, for the history. Default: none. It is kept up
     /// to a length of 1 KiB. The record does not have it.
     pub output: Option<&'a str>,
+    /// The value of the run that the operation ends, for the history: JSON of at most 4 KiB. Default:
+    /// none. A longer one is not kept. The record does not have it.
+    pub value: Option<&'a str>,
     /// Of a completion: the occurrences between its own and the next one that the schedule's calendar
     /// excludes, for the history. Default: none. The record does not have them, and no counter counts
     /// them.
@@ -147,7 +150,7 @@ pub struct Operation<'a> {
 impl<'a> Operation<'a> {
     /// `action` on the record of `name`.
     pub fn new(name: &'a str, action: Action<'a>) -> Self {
-        Self { name, action, output: None, excluded: None, author: None }
+        Self { name, action, output: None, value: None, excluded: None, author: None }
     }
 
     /// Made by this author.
@@ -161,6 +164,13 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub fn output(mut self, output: Option<&'a str>) -> Self {
         self.output = output;
+        self
+    }
+
+    /// With the value of the run that it ends.
+    #[must_use]
+    pub fn value(mut self, value: Option<&'a str>) -> Self {
+        self.value = value;
         self
     }
 
@@ -307,6 +317,10 @@ pub enum Action<'a> {
         /// The time for which the id is remembered. 0: while its run waits or is active. Range: 0 to
         /// [30 days](crate::record::MAX_TRIGGER_RETENTION).
         retention: Duration,
+        /// The data of its runs in place of the schedule's, at most
+        /// [256 KiB](crate::record::MAX_TRIGGER_DATA) of all triggers of a job together. With other data,
+        /// the same id is `AlreadyExists`. `None`: the schedule's, and whatever the id had before.
+        data: Option<&'a [u8]>,
     },
     /// Runs a dead letter again as the same occurrence, with attempts counted from 1.
     Rerun {
@@ -364,7 +378,7 @@ pub enum Action<'a> {
 impl<'a> Action<'a> {
     /// A trigger now, whose id is remembered for [24 h](TRIGGER_RETENTION).
     pub fn trigger(id: &'a str) -> Self {
-        Action::Trigger { id, scheduled_at: None, retention: TRIGGER_RETENTION }
+        Action::Trigger { id, scheduled_at: None, retention: TRIGGER_RETENTION, data: None }
     }
 }
 

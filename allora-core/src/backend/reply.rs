@@ -1,6 +1,6 @@
 //! Replies to operations.
 
-use super::{Claimed, History, HistoryEntry, HistoryQuery, JobState, Occurrence, Outcome};
+use super::{Claimed, Ended, History, HistoryEntry, HistoryQuery, JobState, Occurrence};
 use crate::{
     error::{Error, ErrorKind, Result},
     time::Time,
@@ -131,10 +131,10 @@ impl Triggered {
 }
 
 /// The outcome of a triggered occurrence, if it has ended.
-pub(crate) async fn outcome_of_trigger(
+pub(crate) async fn end_of_trigger(
     history: &dyn History,
     triggered: &Triggered,
-) -> Result<Option<Outcome>> {
+) -> Result<Option<Ended>> {
     const PAGE: usize = 100;
     let Triggered { occurrence, state, .. } = triggered;
     let after = triggered.entries_after();
@@ -148,7 +148,7 @@ pub(crate) async fn outcome_of_trigger(
         let entries = history.entries(query).await?;
         for entry in entries.iter().take_while(|entry| entry.fence > after) {
             if entry.is_final() && entry.occurrence == *occurrence {
-                return Ok(Some(entry.outcome.clone()));
+                return Ok(Some(entry.into()));
             }
         }
         before = match entries.last() {

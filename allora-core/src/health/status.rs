@@ -44,6 +44,8 @@ pub struct Place {
     pub scheduled_at: Time,
     /// The time at which the run was claimed, if it is known.
     pub since: Option<Time>,
+    /// The progress that a run on this node has [set](crate::Run::set_progress).
+    pub progress: Option<String>,
 }
 
 impl JobStatus {

@@ -9,7 +9,21 @@ use std::collections::BTreeSet;
 pub(crate) struct Room {
     pub(crate) all: usize,
     /// Of each limited handler.
-    pub(crate) kinds: Vec<usize>,
+    pub(crate) kinds: Vec<KindRoom>,
+}
+
+/// The capacity of a limited handler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KindRoom {
+    limit: usize,
+    /// The number of further runs for which there is capacity.
+    room: usize,
+}
+
+impl KindRoom {
+    pub(crate) fn new(limit: usize, running: usize) -> Self {
+        Self { limit, room: limit.saturating_sub(running) }
+    }
 }
 
 /// The capacity of the node.
@@ -22,34 +36,28 @@ pub(super) struct Capacity {
 }
 
 /// A limited handler.
+#[derive(Default)]
 struct Kind {
-    most_unresolved: usize,
-    /// The number of further runs for which it has capacity.
+    limit: usize,
+    /// The number of further runs for which it has capacity, less what is reserved.
     room: usize,
     /// The jobs that were due when it had none. Entries that their slot does not confirm are stale.
     aside: BTreeSet<WakeUp>,
 }
 
-impl Kind {
-    fn of_limit(limit: usize) -> Self {
-        Self { most_unresolved: limit / 2, room: 0, aside: BTreeSet::new() }
-    }
-}
-
 impl Capacity {
     /// Unresolved requests reserve at most half of these numbers of runs; none of those of jobs that
     /// run on every node, of which half is left to the others.
-    pub(super) fn new(runs: usize, kinds: &[usize], is_every_node: bool) -> Self {
+    pub(super) fn new(runs: usize, is_every_node: bool) -> Self {
         let most_unresolved = if is_every_node { 0 } else { runs / 2 };
-        let kinds = kinds.iter().map(|limit| Kind::of_limit(*limit)).collect();
-        Self { most_unresolved, room: usize::MAX, kinds }
+        Self { most_unresolved, room: usize::MAX, kinds: Vec::new() }
     }
 
     pub(super) fn set_room(&mut self, room: &Room) {
         self.room = room.all;
-        self.kinds.resize_with(room.kinds.len(), || Kind::of_limit(usize::MAX));
+        self.kinds.resize_with(room.kinds.len(), Kind::default);
         for (kind, room) in self.kinds.iter_mut().zip(&room.kinds) {
-            kind.room = *room;
+            (kind.limit, kind.room) = (room.limit, room.room);
         }
     }
 
@@ -71,7 +79,7 @@ impl Capacity {
     /// Reserves capacity of the limited handlers.
     pub(super) fn reserve_kinds(&mut self, requests: &[Reserved]) {
         for (kind, requests) in self.kinds.iter_mut().zip(requests) {
-            kind.room = kind.room.saturating_sub(requests.within(kind.most_unresolved));
+            kind.room = kind.room.saturating_sub(requests.within(kind.limit / 2));
         }
     }
 
@@ -132,9 +140,11 @@ impl Capacity {
         self.kinds.iter().any(|kind| kind.room > 0 && !kind.aside.is_empty())
     }
 
-    /// The limited handlers that have no capacity for what is due. Their kinds need not be searched.
+    /// The limited handlers that have no capacity for what is due, or run nothing at present. Their kinds
+    /// need not be searched.
     pub(super) fn at_limit(&self) -> Vec<bool> {
-        self.kinds.iter().map(|kind| kind.room == 0 && !kind.aside.is_empty()).collect()
+        let is_at_limit = |kind: &Kind| kind.limit == 0 || kind.room == 0 && !kind.aside.is_empty();
+        self.kinds.iter().map(is_at_limit).collect()
     }
 }
 

@@ -187,6 +187,12 @@ impl Due {
         None
     }
 
+    /// Forgets the schedules that this node cannot run. Those of its kinds are found again.
+    pub(super) fn forget_broken(&mut self, events: &mut Vec<Event>) {
+        self.broken.begin_sweep();
+        self.broken.end_sweep(events);
+    }
+
     /// The number of schedules that this node cannot run and remembers.
     pub(super) fn broken(&self) -> usize {
         self.broken.len()

@@ -6,6 +6,7 @@ use crate::{
     backend::{Applied, ClaimedDue, Cursor, JobState, Reply},
     job::JobSpec,
     registry::Rankings,
+    stored::Router,
     time::Time,
 };
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -32,6 +33,8 @@ pub(crate) enum Input {
     Rankings(Rankings),
     /// A named calendar has changed.
     Calendars,
+    /// The kinds of handlers have changed.
+    Handlers(Arc<Router>),
     /// The store's clock was set back, so that times that are known may be of a clock that was ahead.
     ClockSetBack,
     /// Requests can be sent, with capacity for so many more runs, beside those on their way. `is_told`:

@@ -52,7 +52,7 @@ mod unplanned;
 mod wake_up;
 mod watch;
 
-pub(crate) use capacity::Room;
+pub(crate) use capacity::{KindRoom, Room};
 pub(crate) use due::{ClaimsKind, DueRequest};
 pub(crate) use input::{FoundRecords, Input, QueryReply, RunUpdate};
 pub(crate) use job::decide::completion_of;
@@ -108,9 +108,8 @@ pub(crate) struct PlannerConfig {
     pub(crate) extra_attempts: u32,
     /// The node's id, if the jobs run on every node: each has a place of a concurrency key for itself.
     pub(crate) every_node: Option<Arc<str>>,
-    /// The capacity of the node, and of each limited handler.
+    /// The capacity of the node.
     pub(crate) runs: usize,
-    pub(crate) kinds: Vec<usize>,
     /// The choice of the code of stored schedules; `None` if the node runs none.
     pub(crate) route: Option<Route>,
     /// The kinds of stored schedules that queries claim; `None` if the store makes no such claims.
@@ -148,7 +147,7 @@ impl Planner {
             jobs: Jobs::default(),
             ahead: AheadJobs::default(),
             outbox: Outbox::default(),
-            capacity: Capacity::new(config.runs, &config.kinds, is_every_node),
+            capacity: Capacity::new(config.runs, is_every_node),
             keys: Keys::default(),
             due: Due::new(config.route.take(), config.claims_kind.take()),
             turns: Turns::default(),
@@ -198,6 +197,7 @@ impl Planner {
             Input::Hold(names, until) => self.hold(&names, until),
             Input::Rankings(rankings) => self.turns.set_rankings(rankings),
             Input::Calendars => self.on_calendars(),
+            Input::Handlers(router) => self.on_handlers(&router),
             Input::ClockSetBack => self.on_clock_set_back(),
             Input::Tick { room, on_way, is_told } => {
                 self.outbox.set_on_way(on_way);

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     backend::{Cursor, JobState, Reply},
+    stored::Router,
     time::{Time, saturating_add},
 };
 use std::{sync::Arc, time::Duration};
@@ -59,6 +60,28 @@ impl Planner {
             }
             self.mark_dirty(id);
         }
+        self.due.read_by(When::Next);
+    }
+
+    /// The kinds of handlers have changed: schedules with another handler, or without one, leave their
+    /// slots, and a search finds those that have one.
+    pub(super) fn on_handlers(&mut self, router: &Router) {
+        let has_moved = |slot: &Slot| {
+            let payload = slot.spec.payload.as_ref().filter(|_| slot.is_stored());
+            payload.is_some_and(|payload| router.handler_of(&payload.kind) != Some(payload.handler))
+        };
+        let moved = self.jobs.iter().filter(|(_, slot)| has_moved(slot)).map(|(id, _)| id);
+        for id in moved.collect::<Vec<_>>() {
+            match self.jobs.get_mut(id) {
+                // The reply is about the handler of before; what it brings is read again.
+                Some(slot) if !slot.exchange.is_idle() => {
+                    slot.agreed = None;
+                    self.mark_dirty(id);
+                }
+                _ => drop(self.free(id)),
+            }
+        }
+        self.due.forget_broken(&mut self.effects.events);
         self.due.read_by(When::Next);
     }
 

@@ -47,8 +47,11 @@ pub fn apply(
     };
     let changes = !matches!(operation.action, Action::Read)
         && !matches!(reply, Err(_) | Ok(Reply::LeaseLost | Reply::Invalid));
-    if let (Some(pause), Some(record), false) = (ended, record, changes) {
-        record.paused = Some(pause);
+    let Some(record) = record else { return reply };
+    match (ended, changes) {
+        (_, true) => record.forget_trigger_data(),
+        (Some(pause), false) => record.paused = Some(pause),
+        (None, false) => {}
     }
     reply
 }
@@ -77,10 +80,10 @@ fn decide(
         | Action::Reset { .. } => {
             operate::operate(live(record, name)?, operation, context, history)?;
         }
-        Action::Trigger { id, scheduled_at, retention } => {
+        Action::Trigger { id, scheduled_at, retention, data } => {
             let record = live(record, name)?;
-            let (scheduled_at, retention) = (*scheduled_at, *retention);
-            let new = trigger::NewTrigger { id, scheduled_at, retention };
+            let (scheduled_at, retention, data) = (*scheduled_at, *retention, *data);
+            let new = trigger::NewTrigger { id, scheduled_at, retention, data };
             let (occurrence, status) = record.trigger(name, &new, context.now)?;
             let triggered = Triggered { occurrence, status, state: record.state(name) };
             return Ok(Reply::Triggered(Box::new(triggered)));

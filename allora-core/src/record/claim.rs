@@ -109,6 +109,7 @@ impl Record {
             attempt: lease.attempt,
             incarnation: self.incarnation,
             until: lease.until,
+            data: self.data_of(&lease.occurrence).map(<[u8]>::to_vec),
         }
     }
 

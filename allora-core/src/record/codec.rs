@@ -11,7 +11,7 @@ pub use change::{decode_change, encode_change};
 pub use entry::{decode_entry, encode_entry};
 
 use self::change::WireChange;
-use super::{Accepted, EndedBy, PendingRetry, Record, RememberedTrigger};
+use super::{Accepted, EndedBy, PendingRetry, Record, RememberedTrigger, TriggerData};
 use crate::{
     backend::{
         Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing, Waiter,
@@ -104,6 +104,8 @@ struct Wire<'a> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     triggers: Vec<WireOccurrence<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    trigger_data: Vec<WireTriggerData<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     remembered: Vec<WireRemembered<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     waiters: Vec<WireWaiter<'a>>,
@@ -174,9 +176,22 @@ struct WireRetry<'a> {
     not_before: i64,
 }
 
-/// The time of the occurrence, the end of the retention, and the id: there may be many of them.
 #[derive(Serialize, Deserialize)]
-struct WireRemembered<'a>(i64, i64, Option<Cow<'a, str>>);
+#[serde(deny_unknown_fields)]
+struct WireTriggerData<'a> {
+    occurrence: WireOccurrence<'a>,
+    data: WireData<'a>,
+}
+
+/// The time of the occurrence, the end of the retention, the id, and the hash of its data: there may be
+/// many of them.
+#[derive(Serialize, Deserialize)]
+struct WireRemembered<'a>(
+    i64,
+    i64,
+    Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")] Option<u64>,
+);
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -233,6 +248,7 @@ impl<'a> From<&'a Record> for Wire<'a> {
             lost: record.lost.iter().map(WireLease::from).collect(),
             retries: record.retries.iter().map(WireRetry::from).collect(),
             triggers: record.triggers.iter().map(WireOccurrence::from).collect(),
+            trigger_data: record.trigger_data.iter().map(WireTriggerData::from).collect(),
             remembered: record.remembered.iter().map(WireRemembered::from).collect(),
             waiters: record.waiters.iter().map(WireWaiter::from).collect(),
             dead: record.dead.iter().map(WireLetter::from).collect(),
@@ -264,6 +280,7 @@ impl Wire<'_> {
             lost: all(self.lost, WireLease::lease)?,
             retries: all(self.retries, WireRetry::retry)?,
             triggers: all(self.triggers, WireOccurrence::occurrence)?,
+            trigger_data: all(self.trigger_data, WireTriggerData::trigger_data)?,
             remembered: all(self.remembered, WireRemembered::remembered)?,
             waiters: all(self.waiters, WireWaiter::waiter)?,
             dead: all(self.dead, WireLetter::letter)?,
@@ -394,17 +411,34 @@ impl WireRetry<'_> {
 
 impl<'a> From<&'a RememberedTrigger> for WireRemembered<'a> {
     fn from(remembered: &'a RememberedTrigger) -> Self {
-        let RememberedTrigger { occurrence, until } = remembered;
-        Self(ms(occurrence.scheduled_at), ms(*until), occurrence.trigger.as_deref().map(Cow::from))
+        let RememberedTrigger { occurrence, until, data } = remembered;
+        let trigger = occurrence.trigger.as_deref().map(Cow::from);
+        Self(ms(occurrence.scheduled_at), ms(*until), trigger, *data)
     }
 }
 
 impl WireRemembered<'_> {
     fn remembered(self) -> Result<RememberedTrigger, Unreadable> {
-        let Self(scheduled_at, until, trigger) = self;
+        let Self(scheduled_at, until, trigger, data) = self;
         let trigger = trigger.map(Cow::into_owned);
         let occurrence = Occurrence { scheduled_at: time(scheduled_at)?, trigger };
-        Ok(RememberedTrigger { occurrence, until: time(until)? })
+        Ok(RememberedTrigger { occurrence, until: time(until)?, data })
+    }
+}
+
+impl<'a> From<&'a TriggerData> for WireTriggerData<'a> {
+    fn from(one: &'a TriggerData) -> Self {
+        Self {
+            occurrence: WireOccurrence::from(&one.occurrence),
+            data: WireData::from(&one.data[..]),
+        }
+    }
+}
+
+impl WireTriggerData<'_> {
+    fn trigger_data(self) -> Result<TriggerData, Unreadable> {
+        let Self { occurrence, data } = self;
+        Ok(TriggerData { occurrence: occurrence.occurrence()?, data: data.bytes()? })
     }
 }
 
@@ -564,7 +598,12 @@ mod tests {
             lost: vec![Lease { sharing: Sharing::Shared, ..lost }],
             retries: vec![PendingRetry { occurrence: run.clone(), attempts: 3, not_before: at(9) }],
             triggers: vec![run.clone()],
-            remembered: vec![RememberedTrigger { occurrence: run.clone(), until: at(10) }],
+            trigger_data: vec![TriggerData { occurrence: run.clone(), data: vec![0, 255] }],
+            remembered: vec![RememberedTrigger {
+                occurrence: run.clone(),
+                until: at(10),
+                data: Some(u64::MAX),
+            }],
             waiters: vec![Waiter::new("j\0", at(3), at(4), end_of_time())],
             dead: vec![DeadLetter {
                 occurrence: run,
@@ -591,6 +630,7 @@ mod tests {
             lost: Vec::new(),
             retries: Vec::new(),
             triggers: Vec::new(),
+            trigger_data: Vec::new(),
             remembered: Vec::new(),
             waiters: Vec::new(),
             dead: Vec::new(),

@@ -75,6 +75,7 @@ pub(super) fn end(
     let entry = || HistoryEntry {
         reason,
         output: operation.output.map(bounded),
+        value: operation.value.filter(|value| value.len() <= MAX_VALUE).map(str::to_owned),
         ..claim::entry(&lease, operation.name, &record.kind, context.now, outcome.clone())
     };
     // Whoever has triggered it may wait for its entry, and a loss must not stay.
@@ -182,16 +183,24 @@ pub(super) fn give_up(
     true
 }
 
+/// The longest value of a run, in bytes.
+pub(crate) const MAX_VALUE: usize = 4_096;
+
 /// The longest text of an error or an output that a record or a history entry keeps, in bytes.
 const MAX_ERROR: usize = 1_024;
 
 /// The error as it is kept: cut to [`MAX_ERROR`].
 pub(crate) fn bounded(error: &str) -> String {
-    if error.len() <= MAX_ERROR {
-        return error.to_owned();
+    bounded_to(error, MAX_ERROR)
+}
+
+/// A text, cut to at most so many bytes.
+pub(crate) fn bounded_to(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
     }
-    let end = (0..=MAX_ERROR - '…'.len_utf8()).rev().find(|end| error.is_char_boundary(*end));
-    format!("{}…", &error[..end.unwrap_or(0)])
+    let end = (0..=most - '…'.len_utf8()).rev().find(|end| text.is_char_boundary(*end));
+    format!("{}…", &text[..end.unwrap_or(0)])
 }
 
 /// The part of an accepted end that the record keeps. An extension is not an end.
@@ -268,5 +277,6 @@ mod tests {
             assert!(cut == error || error.starts_with(cut.strip_suffix('…').unwrap()));
             assert_eq!(bounded(&cut), cut);
         }
+        assert_eq!(bounded_to(&"ä".repeat(200), 200).len(), 199);
     }
 }

@@ -26,12 +26,13 @@ pub use flags::{FlagChanges, FlagSummary};
 pub use history::HistoryBuffer;
 pub use key::{KEEP_WAITER, MAX_WAITERS};
 pub use trigger::{
-    MAX_REMEMBERED, MAX_TRIGGER_RETENTION, MAX_TRIGGERS, RememberedTrigger, TRIGGER_RETENTION,
+    MAX_REMEMBERED, MAX_TRIGGER_DATA, MAX_TRIGGER_RETENTION, MAX_TRIGGERS, RememberedTrigger,
+    TRIGGER_RETENTION, TriggerData,
 };
 
 pub(crate) use apply::unreadable;
 pub(crate) use claim::may_overtake;
-pub(crate) use complete::bounded;
+pub(crate) use complete::{MAX_VALUE, bounded, bounded_to};
 pub(crate) use key::{is_left, job_of, on};
 
 use crate::{
@@ -77,6 +78,9 @@ pub struct Record {
     pub retries: Vec<PendingRetry>,
     /// Manual triggers that wait, in the order in which they were made.
     pub triggers: Vec<Occurrence>,
+    /// The data of triggers that have [any of their own](crate::backend::Action::Trigger::data), as long
+    /// as their occurrences wait, run, or are dead letters.
+    pub trigger_data: Vec<TriggerData>,
     /// The last triggers that were accepted, the oldest first. Their ids are not accepted again for a
     /// while. Only a trigger and a reset change them, so that a store may keep them apart, as the dead
     /// letters.

@@ -11,11 +11,12 @@
 use super::Record;
 use crate::{
     backend::{Occurrence, TriggerStatus},
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     name::check_name,
     time::{Time, saturating_add, whole_millis},
     trace,
 };
+use allora_schedule::stable_hash;
 use std::time::Duration;
 
 /// The largest number of waiting triggers of one job.
@@ -30,6 +31,9 @@ pub const TRIGGER_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest time for which the id of a trigger can be remembered.
 pub const MAX_TRIGGER_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// The largest data of the triggers of one job that wait, run, or are dead letters, together, in bytes.
+pub const MAX_TRIGGER_DATA: usize = 256 << 10;
+
 /// A trigger that was accepted, and is not accepted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RememberedTrigger {
@@ -37,6 +41,17 @@ pub struct RememberedTrigger {
     pub occurrence: Occurrence,
     /// The time from which on the id is free again.
     pub until: Time,
+    /// A hash of its data; `None` if it had none of its own.
+    pub data: Option<u64>,
+}
+
+/// The data of a trigger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TriggerData {
+    /// The trigger's occurrence.
+    pub occurrence: Occurrence,
+    /// The data of its runs.
+    pub data: Vec<u8>,
 }
 
 /// A trigger of a client.
@@ -44,6 +59,7 @@ pub(super) struct NewTrigger<'a> {
     pub(super) id: &'a str,
     pub(super) scheduled_at: Option<Time>,
     pub(super) retention: Duration,
+    pub(super) data: Option<&'a [u8]>,
 }
 
 impl Record {
@@ -63,11 +79,18 @@ impl Record {
             occurrence.trigger.as_deref().is_some_and(|other| trace::is_same(other, id))
                 && of.is_none_or(|of| occurrence.scheduled_at == of)
         };
+        // Who gives no data only asks for the trigger of before.
+        let is_same = |data: Option<u64>| match new.data {
+            Some(given) if data != Some(hash(given)) => Err(other_data(name, id)),
+            _ => Ok(()),
+        };
         if let Some(pending) = self.pending().find(|pending| is_it(pending)) {
+            is_same(self.data_of(pending).map(hash))?;
             return Ok((pending.clone(), TriggerStatus::Pending));
         }
         let mut remembered = self.remembered.iter().filter(|remembered| now < remembered.until);
         if let Some(ended) = remembered.find(|remembered| is_it(&remembered.occurrence)) {
+            is_same(ended.data)?;
             return Ok((ended.occurrence.clone(), TriggerStatus::Ended));
         }
         if self.triggers.len() >= MAX_TRIGGERS {
@@ -78,19 +101,56 @@ impl Record {
         }
         let scheduled_at = of.unwrap_or(now);
         let occurrence = Occurrence { scheduled_at, trigger: Some(id.to_owned()) };
+        if let Some(data) = new.data {
+            self.add_trigger_data(name, &occurrence, data)?;
+        }
         self.triggers.push(occurrence.clone());
-        self.remember(&occurrence, retention, now);
+        self.remember(&occurrence, new, now);
         Ok((occurrence, TriggerStatus::New))
     }
 
-    fn remember(&mut self, occurrence: &Occurrence, retention: Duration, now: Time) {
+    fn add_trigger_data(&mut self, name: &str, occurrence: &Occurrence, data: &[u8]) -> Result {
+        // That of a dead letter of the same time and id, which is forgotten by now.
+        self.trigger_data.retain(|one| one.occurrence != *occurrence);
+        let before: usize = self.trigger_data.iter().map(|one| one.data.len()).sum();
+        if before + data.len() > MAX_TRIGGER_DATA {
+            return Err(Error::invalid(format!(
+                "the data of this trigger of {name:?} has {} bytes, and that of its other triggers {before}; \
+                 together they have at most {MAX_TRIGGER_DATA}, so store a reference to it, or trigger it \
+                 again when they have run",
+                data.len()
+            )));
+        }
+        self.trigger_data.push(TriggerData { occurrence: occurrence.clone(), data: data.to_vec() });
+        Ok(())
+    }
+
+    /// The data of this occurrence, if it has any of its own.
+    pub(super) fn data_of(&self, occurrence: &Occurrence) -> Option<&[u8]> {
+        let mut all = self.trigger_data.iter();
+        all.find(|one| one.occurrence == *occurrence).map(|one| &*one.data)
+    }
+
+    /// Forgets the data of triggers that have ended.
+    pub(super) fn forget_trigger_data(&mut self) {
+        if self.trigger_data.is_empty() {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.trigger_data);
+        let letters = || self.dead.iter().map(|letter| &letter.occurrence);
+        all.retain(|one| self.pending().chain(letters()).any(|other| *other == one.occurrence));
+        self.trigger_data = all;
+    }
+
+    fn remember(&mut self, occurrence: &Occurrence, new: &NewTrigger<'_>, now: Time) {
+        let (retention, data) = (new.retention, new.data.map(hash));
         self.remembered.retain(|remembered| now < remembered.until);
         // Those that are compared only while they wait or run, such as backfills, push out no other.
         if retention.is_zero() {
             return;
         }
         let until = whole_millis(saturating_add(now, retention));
-        self.remembered.push(RememberedTrigger { occurrence: occurrence.clone(), until });
+        self.remembered.push(RememberedTrigger { occurrence: occurrence.clone(), until, data });
         let excess = self.remembered.len().saturating_sub(MAX_REMEMBERED);
         self.remembered.drain(..excess);
     }
@@ -117,6 +177,17 @@ impl Record {
         let retries = self.retries.iter().map(|retry| &retry.occurrence);
         retries.chain(self.leases.iter().chain(&self.lost).map(|lease| &lease.occurrence))
     }
+}
+
+fn hash(data: &[u8]) -> u64 {
+    stable_hash(&[data])
+}
+
+fn other_data(name: &str, id: &str) -> Error {
+    let other = format!(
+        "{name:?} was triggered with the id {id:?} and other data before; use another id for another run"
+    );
+    Error::new(ErrorKind::AlreadyExists, other)
 }
 
 /// Checks the time for which an id is remembered.
@@ -227,7 +298,8 @@ mod tests {
     #[test]
     fn the_client_sets_the_retention() {
         let mut job = Job::new();
-        let with = |id, retention| Action::Trigger { id, scheduled_at: None, retention };
+        let with =
+            |id, retention| Action::Trigger { id, scheduled_at: None, retention, data: None };
         let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
         for (id, retention) in [("none", Duration::ZERO), ("long", days(30))] {
             job.apply(10, with(id, retention)).unwrap();
@@ -248,7 +320,8 @@ mod tests {
             for at in 0..10 {
                 let scheduled_at = Some(t(at));
                 let retention = Duration::ZERO;
-                job.apply(20, Action::Trigger { id: "backfill", scheduled_at, retention }).unwrap();
+                let id = "backfill";
+                job.apply(20, Action::Trigger { id, scheduled_at, retention, data: None }).unwrap();
             }
             assert_eq!(job.record().triggers.len(), 10);
             (0..10).for_each(|_| job.run(20));
@@ -284,7 +357,8 @@ mod tests {
     fn a_reset_forgets_only_what_a_clock_ahead_would_keep() {
         let mut job = Job::new();
         let retention = MAX_TRIGGER_RETENTION;
-        job.apply(10, Action::Trigger { id: "before", scheduled_at: None, retention }).unwrap();
+        let (id, scheduled_at, data) = ("before", None, None);
+        job.apply(10, Action::Trigger { id, scheduled_at, retention, data }).unwrap();
         job.run(10);
         job.trigger(29 * DAY + HOUR, "ahead");
         job.run(29 * DAY + HOUR);
@@ -301,6 +375,26 @@ mod tests {
         job.run(10);
         job.apply(11, Action::Delete).unwrap();
         assert_eq!(job.record().remembered, []);
+    }
+
+    fn with<'a>(id: &'a str, data: &'a [u8]) -> Action<'a> {
+        let (scheduled_at, retention) = (None, TRIGGER_RETENTION);
+        Action::Trigger { id, scheduled_at, retention, data: Some(data) }
+    }
+
+    #[test]
+    fn the_data_of_triggers_is_kept_until_their_runs_have_ended_and_is_bounded() {
+        let mut job = Job::new();
+        let half = vec![0; MAX_TRIGGER_DATA / 2];
+        job.apply(10, with("a", &half)).unwrap();
+        job.apply(10, with("b", &half)).unwrap();
+        let error = job.apply(11, with("c", b"x")).unwrap_err();
+        assert!(error.to_string().contains("at most 262144"), "{error}");
+        job.run(12);
+        assert_eq!(job.record().trigger_data.len(), 1);
+        job.apply(13, with("c", b"")).unwrap();
+        job.apply(14, Action::Cancel(crate::backend::CancelScope::All)).unwrap();
+        assert_eq!(job.record().trigger_data, []);
     }
 
     #[test]

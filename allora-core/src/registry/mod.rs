@@ -13,8 +13,8 @@ mod retention;
 mod text;
 
 pub(crate) use fleet::{Fleet, read_nodes};
-pub use node_info::NodeInfo;
-pub(crate) use node_info::{LEFT, MAX_HEARTBEAT, NAMES, name_hash};
+pub(crate) use node_info::{FORMAT, LEFT, MAX_HEARTBEAT, NAMES, TRIGGER_DATA, name_hash};
+pub use node_info::{NodeInfo, RunProgress};
 pub use program::ProgramReport;
 pub(crate) use ranking::{OtherBuilds, Ranking, Rankings};
 pub(crate) use retention::{

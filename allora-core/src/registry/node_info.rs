@@ -24,8 +24,12 @@ pub struct NodeInfo {
     pub node: String,
     /// The version of its build ([`SchedulerBuilder::build_version`](crate::SchedulerBuilder::build_version)).
     pub version: Option<String>,
+    /// The newest [format](FORMAT) of records that its build reads.
+    pub(crate) format: u32,
     /// The kinds of stored schedules that it handles.
     pub kinds: Vec<Pattern>,
+    /// They change while the node runs, so that the record may be behind.
+    pub(crate) kinds_change: bool,
     /// Its labels ([`SchedulerBuilder::node_labels`](crate::SchedulerBuilder::node_labels)).
     pub labels: Vec<String>,
     /// The labels that its program needs on some node
@@ -37,6 +41,9 @@ pub struct NodeInfo {
     pub concurrency: usize,
     /// The number of active runs.
     pub running: usize,
+    /// The progress of active runs that have [set](crate::Run::set_progress) any, ordered by job, up to
+    /// 1 KiB.
+    pub progress: Vec<RunProgress>,
     /// The number of its jobs in code that run on one of the nodes.
     pub jobs: usize,
     /// A hash of the names of these jobs: nodes with the same jobs have the same.
@@ -74,6 +81,25 @@ pub struct NodeInfo {
     /// last write is not older than three intervals.
     pub is_stopping: bool,
 }
+
+/// The progress of an active run, as its node last wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct RunProgress {
+    /// The job.
+    pub name: String,
+    /// The run's fence.
+    pub fence: i64,
+    /// Its text of at most 200 bytes.
+    pub text: String,
+}
+
+/// The format of records that this build reads. A build reads those of older ones. What only newer builds
+/// read is written only when it is used, and refused while a node of an older build lives.
+pub(crate) const FORMAT: u32 = 2;
+
+/// The first [format](FORMAT) with triggers that have data of their own.
+pub(crate) const TRIGGER_DATA: u32 = 2;
 
 /// The largest number of jobs in code that a node's record has.
 pub(crate) const NAMES: usize = 512;

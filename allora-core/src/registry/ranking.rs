@@ -58,8 +58,10 @@ impl Rankings {
         // A node with other jobs or kinds may lack one, and would only delay it.
         let has_jobs = |node: &&NodeInfo| (node.jobs, node.jobs_hash) == (own.jobs, own.jobs_hash);
         let has_kinds = |node: &&NodeInfo| (&node.kinds, &node.labels) == (&own.kinds, &own.labels);
+        // Where kinds change, the records are behind, and a node would wait for one without the kind.
+        let stay = |node: &&NodeInfo| !(own.kinds_change || node.kinds_change);
         let jobs = fleet.live().filter(has_jobs).map(|node| &*node.node);
-        let kinds = fleet.live().filter(has_kinds).map(|node| &*node.node);
+        let kinds = fleet.live().filter(has_kinds).filter(stay).map(|node| &*node.node);
         let mut others = OtherBuilds { read_at: now, ..OtherBuilds::default() };
         for node in fleet.live().filter(|node| node.node != own.node) {
             others.have_more |= node.job_names.is_none() && node.jobs > 0;

@@ -2,7 +2,7 @@
 //! not know.
 
 use super::{
-    NodeInfo,
+    NodeInfo, RunProgress,
     node_info::{LEFT, NAMES},
     program::KEPT,
 };
@@ -17,8 +17,9 @@ use std::{collections::BTreeMap, fmt::Write, time::Duration};
 const KINDS: usize = 4_096;
 const LABELS: usize = 1_024;
 
-/// The largest number of bytes of the settings, and of the prefixes of kept jobs.
+/// The largest number of bytes of the settings, of the progress of runs, and of the prefixes of kept jobs.
 const SETTINGS: usize = 1_024;
+const PROGRESS: usize = 1_024;
 const PREFIXES: usize = 512;
 
 /// The largest number of problems and of examples, and of bytes of each.
@@ -49,6 +50,7 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
         let left = &info.left_jobs[..info.left_jobs.len().min(LEFT)];
         push(&mut text, "leaves", &shown_hashes(left));
     }
+    push(&mut text, "format", &info.format.to_string());
     if let Some(version) = &info.version {
         push(&mut text, "version", version);
     }
@@ -61,11 +63,18 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
     if !(whole && info.is_complete) {
         push(&mut text, "more", "yes");
     }
+    if info.kinds_change {
+        push(&mut text, "kinds-change", "yes");
+    }
     keeps(&mut text, info);
     let settings: Vec<String> =
         info.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
     // One that has no room is not compared.
     let _ = list(&mut text, settings.iter().map(|one| ("setting", one.as_str())), SETTINGS);
+    let shown = |run: &RunProgress| format!("{} {}\n{}", run.fence, run.name, run.text);
+    let progress: Vec<String> = info.progress.iter().map(shown).collect();
+    // What has no room is not shown.
+    let _ = list(&mut text, progress.iter().map(|one| ("progress", one.as_str())), PROGRESS);
     if let Some(name) = &info.unique_name {
         push(&mut text, "name", cut(name));
     }
@@ -101,12 +110,15 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
     let mut info = NodeInfo {
         node: node.to_owned(),
         version: None,
+        format: 1,
         kinds: Vec::new(),
+        kinds_change: false,
         labels: Vec::new(),
         needed_labels: Vec::new(),
         is_complete: true,
         concurrency: 0,
         running: 0,
+        progress: Vec::new(),
         jobs: 0,
         jobs_hash: 0,
         job_names: None,
@@ -139,15 +151,18 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
             "names" => info.job_names = Some(hashes(&value)?),
             "leaves" => info.left_jobs = hashes(&value)?,
             "version" => info.version = Some(value),
+            "format" => info.format = value.parse().ok()?,
             "label" => info.labels.push(value),
             "needs" => info.needed_labels.push(value),
             "stopping" => info.is_stopping = true,
+            "kinds-change" => info.kinds_change = true,
             "more" => info.is_complete = false,
             "kept" => info.kept_names = hashes(&value)?,
             "keeps" => info.kept_prefixes.push(value),
             "setting" => info.settings.extend(
                 value.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())),
             ),
+            "progress" => info.progress.push(run_progress(&value)?),
             "name" => info.unique_name = Some(value),
             "problem" => info.problems.push(value),
             "orphans" => info.orphans = value.parse().ok()?,
@@ -156,6 +171,12 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
         }
     }
     has_seen.then_some(info)
+}
+
+fn run_progress(value: &str) -> Option<RunProgress> {
+    let (fence, rest) = value.split_once(' ')?;
+    let (name, text) = rest.split_once('\n')?;
+    Some(RunProgress { name: name.to_owned(), fence: fence.parse().ok()?, text: text.to_owned() })
 }
 
 /// Writes as many fields as have room. Returns `true` if these are all.
@@ -238,6 +259,7 @@ mod tests {
     fn info() -> NodeInfo {
         NodeInfo {
             version: Some("1.2 beta".into()),
+            format: 7,
             kinds: vec![
                 "report".into(),
                 Pattern::prefix("sync. 100%"),
@@ -245,10 +267,16 @@ mod tests {
                 Pattern::labelled("command", ["gpu", "big"]),
                 Pattern::labelled("http@v2", [""; 0]),
             ],
+            kinds_change: true,
             labels: vec!["gpu".into(), "a=b".into()],
             needed_labels: vec!["tape".into()],
             concurrency: 7,
             running: 2,
+            progress: vec![RunProgress {
+                name: "acme report".into(),
+                fence: 7,
+                text: "40 %\nüber".into(),
+            }],
             jobs: 3,
             jobs_hash: u64::MAX,
             job_names: Some(vec![7, u32::MAX, 0]),
@@ -285,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_at_most_fifteen_kibibytes_and_says_if_it_is_not_whole() {
+    fn a_text_has_at_most_sixteen_kibibytes_and_says_if_it_is_not_whole() {
         let many = |what: &str| (0..10_000).map(|n| format!("{what} {n}")).collect::<Vec<_>>();
         let info = NodeInfo {
             kinds: many("kind").into_iter().map(Pattern::from).collect(),
@@ -297,11 +325,12 @@ mod tests {
             kept_names: vec![u32::MAX; KEPT],
             settings: many("setting").into_iter().map(|name| (name, "v".repeat(99))).collect(),
             unique_name: Some("n".repeat(5_000)),
+            progress: vec![info().progress[0].clone(); 1_000],
             left_jobs: vec![1; 2 * LEFT],
             ..info()
         };
         let text = encode(&info);
-        assert!(text.len() < 15 << 10, "{}", text.len());
+        assert!(text.len() < 16 << 10, "{}", text.len());
         let read = decode("n", &text).unwrap();
         assert!(!read.is_complete && read.handles("anything"), "{read:?}");
         assert_eq!((read.problems.len(), read.orphan_examples.len()), (8, 8));
@@ -310,7 +339,7 @@ mod tests {
             NodeInfo { kept_prefixes: many("file"), ..info },
         ] {
             let text = encode(&kept);
-            assert!(text.len() < 15 << 10, "{}", text.len());
+            assert!(text.len() < 16 << 10, "{}", text.len());
             assert!(decode("n", &text).unwrap().keeps("any job"));
         }
     }

@@ -272,6 +272,46 @@ impl SchedulerBuilder {
         self
     }
 
+    /// Runs stored schedules of kinds that [`Handle::set_kinds`](crate::Handle::set_kinds) changes while
+    /// the node runs; otherwise as [`kind`](Self::kind). `id` names the handler on this node. With a
+    /// `limit`, at most so many of its runs are active at once, which
+    /// [`Handle::set_kind_limit`](crate::Handle::set_kind_limit) changes; 0, or no kinds: nothing is
+    /// claimed. `None`: the node's [`concurrency`](Self::concurrency) is the limit, and cannot be changed.
+    ///
+    /// A node of which nothing else is to run asks the store only for its clock, once in each [poll
+    /// interval](Self::poll_interval), while it has no kinds.
+    ///
+    /// ```
+    /// use allora::{Pattern, Run, Scheduler};
+    ///
+    /// # fn main() -> allora::Result {
+    /// # let sim = allora::runtime::Sim::new(1);
+    /// # let store = allora::Memory::new();
+    /// let none: [&str; 0] = [];
+    /// let scheduler = Scheduler::builder(store)
+    ///     .named_handler("workers", none, Some(0), async |run: Run| println!("{}", run.kind()))
+    /// #   .runtime(sim.node())
+    ///     .build()?;
+    /// let handle = scheduler.handle();
+    ///
+    /// // Later, when four workers ask for work:
+    /// handle.set_kind_limit("workers", 4)?;
+    /// handle.set_kinds("workers", ["report".into(), Pattern::prefix("mail.")])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn named_handler<K: Into<Pattern>, Args: 'static>(
+        mut self,
+        id: &str,
+        kinds: impl IntoIterator<Item = K>,
+        limit: Option<usize>,
+        handler: impl Handler<Args>,
+    ) -> Self {
+        let kinds = kinds.into_iter().map(Into::into).collect();
+        self.router.add_named(id, kinds, limit, handler);
+        self
+    }
+
     /// Adds middleware around every run of this node: it can act before the run, after it, or
     /// instead of it. The first middleware is the outermost. It is inside the run's time-out, and
     /// its result is the result of the run. Middleware that does not call [`Next::run`] vetoes the

@@ -6,13 +6,14 @@ use super::{
     node::{Node, Stop},
 };
 use crate::{
-    backend::{HistoryEntry, HistoryQuery, JobState, Outcome, Triggered},
+    backend::{Ended, HistoryEntry, HistoryQuery, JobState, Triggered},
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     condition::{Code, Condition},
     error::{Error, ErrorKind, Result},
     health::{Health, JobStatus},
     job::{CheckedSchedule, IntoJob, is_past},
     name::check_name,
+    pattern::Pattern,
     registry::{NodeInfo, ProgramReport},
     stored::{Gap, Schedules},
     time::Time,
@@ -163,6 +164,40 @@ impl Handle {
         self.node.set_conditions(Code::ProgramReport, conditions);
     }
 
+    /// Makes the handler of this id ([`named_handler`](super::SchedulerBuilder::named_handler)) run
+    /// stored schedules of these kinds alone, from now on; none: it claims nothing. Kinds that no other
+    /// handler of this node has are left to other nodes.
+    ///
+    /// From then on this node sends no claim of a removed kind. What an earlier claim brings is released,
+    /// without counting an attempt, unless the code of its run has begun; active runs continue. The other
+    /// nodes, and the reports about kinds that no node handles, learn of it with the next write of this
+    /// node's record ([`heartbeat`](super::SchedulerBuilder::heartbeat)).
+    ///
+    /// # Errors
+    /// `NotFound` if no handler has this id. `Invalid` for a kind that is no name, or that a handler
+    /// which was declared before runs. Then nothing is changed.
+    pub fn set_kinds<K: Into<Pattern>>(
+        &self,
+        id: &str,
+        kinds: impl IntoIterator<Item = K>,
+    ) -> Result {
+        let kinds = kinds.into_iter().map(Into::into).collect();
+        self.node.set_kinds(id, kinds).map_err(|error| error.op("set_kinds"))
+    }
+
+    /// Sets the largest number of simultaneous runs of the handler of this id, active runs included. If
+    /// it is lower than their number, they continue, and nothing is claimed until enough of them have
+    /// ended. 0: nothing is claimed. A claim that was sent before may still bring a run.
+    ///
+    /// A search follows at once only where the limit was 0, or kept something due from its run. So the
+    /// call may be frequent.
+    ///
+    /// # Errors
+    /// `NotFound` if no handler has this id; `Invalid` if it was declared without a limit.
+    pub fn set_kind_limit(&self, id: &str, runs: usize) -> Result {
+        self.node.set_kind_limit(id, runs).map_err(|error| error.op("set_kind_limit"))
+    }
+
     /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace
     /// period](super::SchedulerBuilder::grace). When a tenth of the period is left (at most 5 s), runs are
     /// [cancelled](crate::Run::cancelled); at its end their futures are dropped. At-least-once
@@ -232,7 +267,7 @@ impl Handle {
     }
 
     /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts,
-    /// for at most `timeout`. Returns its outcome, when the store has it.
+    /// for at most `timeout`. Returns its end, when the store has it.
     ///
     /// A run on this node ends the wait at once. The end of a run on another node, or of one that the
     /// same id has triggered before, is found in the store's history, if it keeps one, within a second.
@@ -249,8 +284,8 @@ impl Handle {
     /// let handle = scheduler.handle();
     /// tokio::spawn(scheduler.run());
     ///
-    /// let outcome = handle.trigger_and_wait("report", "by hand", Duration::from_secs(60)).await?;
-    /// assert_eq!(outcome, Outcome::Succeeded);
+    /// let end = handle.trigger_and_wait("report", "by hand", Duration::from_secs(60)).await?;
+    /// assert_eq!(end.outcome, Outcome::Succeeded);
     /// # Ok::<(), allora::Error>(())
     /// # }).unwrap();
     /// ```
@@ -262,17 +297,12 @@ impl Handle {
     ///
     /// # Cancel safety
     /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
-    pub async fn trigger_and_wait(
-        &self,
-        name: &str,
-        id: &str,
-        timeout: Duration,
-    ) -> Result<Outcome> {
+    pub async fn trigger_and_wait(&self, name: &str, id: &str, timeout: Duration) -> Result<Ended> {
         let ended = self.node.trigger_waits.add(name, id);
         let triggered = self.trigger(name, id).await?;
         let ended = async {
             match ended.await {
-                Ok(outcome) => outcome,
+                Ok(end) => end,
                 Err(_) => pending().await,
             }
         };

@@ -75,16 +75,14 @@ impl Scheduler {
         let supervisor = Supervisor::new(node.clone());
         let has_claimed = supervisor.has_claimed.clone();
         let supervisor = Spawned::new(&*node.runtime, supervisor.run());
-        let kinds = node.router.limits().iter().map(|(_, limit)| *limit).collect();
         let mut config = self.planner();
-        config.kinds = kinds;
-        if !node.router.is_empty() {
+        if !node.router().is_empty() {
             let of_node = node.clone();
             config.route = Some(Arc::new(move |state| of_node.route(state)));
         }
         if node.backend.queries().is_some_and(|queries| queries.claims_due()) {
-            let router = node.router.clone();
-            config.claims_kind = Some(Arc::new(move |kind| !router.is_limited(kind)));
+            let of_node = node.clone();
+            config.claims_kind = Some(Arc::new(move |kind| !of_node.router().is_limited(kind)));
         }
         let claimer = Claimer::new(node.clone(), Planner::new(config));
         let local = PlannerConfig { every_node: Some(node.id.clone()), ..self.planner() };
@@ -147,7 +145,6 @@ impl Scheduler {
             extra_attempts: config.extra_attempts,
             every_node: None,
             runs: config.concurrency,
-            kinds: Vec::new(),
             route: None,
             claims_kind: None,
         }

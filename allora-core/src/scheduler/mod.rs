@@ -19,6 +19,7 @@ mod config;
 mod handle;
 mod inbox;
 mod instance;
+mod kinds;
 mod misplaced;
 mod node;
 mod runs;

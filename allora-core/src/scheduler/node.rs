@@ -21,7 +21,7 @@ use crate::{
     event::Event,
     job::{JobSpec, Placement, warnings as job_warnings},
     notify::Notify,
-    planner::Input,
+    planner::{Input, KindRoom},
     registry::{NAMES, ProgramReport},
     run::{Heartbeat, Run},
     runtime::Runtime,
@@ -36,7 +36,7 @@ use slab::Slab;
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -62,8 +62,8 @@ pub(crate) struct Node {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) config: Config,
     pub(crate) on_event: Option<OnEvent>,
-    /// The code that runs stored schedules.
-    pub(crate) router: Router,
+    /// The code that runs stored schedules. It is locked before the state below.
+    pub(super) router: RwLock<Arc<Router>>,
     /// The middleware of every run, the outermost first.
     pub(crate) middleware: Arc<[Middleware]>,
     /// Wake the claimers: something may be due, or there is capacity for it.
@@ -109,8 +109,9 @@ pub(crate) struct SharedState {
     pub(crate) active: Slab<ActiveRun>,
     /// Runs whose future has not ended.
     pub(crate) running: usize,
-    /// Of these, those of each handler with a limit of its own.
+    /// Of these, those of each handler with a limit of its own, and the limits.
     pub(crate) running_kinds: Vec<usize>,
+    pub(super) kind_limits: Vec<usize>,
     /// Claims on their way to the store, or without a reply, and keys that are held for claims.
     pub(crate) claiming: ByPlacement<usize>,
     /// Claims whose outcome is not known, or whose occurrence is not released, when the scheduler
@@ -150,6 +151,12 @@ impl SharedState {
     /// does not depend on their order.
     pub(super) fn shared_jobs(&self) -> (usize, u64) {
         self.shared_jobs
+    }
+
+    /// The capacity of each handler with a limit of its own.
+    pub(super) fn kind_room(&self) -> Vec<KindRoom> {
+        let limits = self.kind_limits.iter().zip(&self.running_kinds);
+        limits.map(|(limit, running)| KindRoom::new(*limit, *running)).collect()
     }
 
     /// The number of runs whose future has not ended, with those of the limited handlers again.
@@ -212,7 +219,8 @@ impl Node {
             inboxes: ByPlacement::default(),
             active: Slab::new(),
             running: 0,
-            running_kinds: vec![0; router.limits().len()],
+            running_kinds: vec![0; router.limits().count()],
+            kind_limits: router.limits().collect(),
             claiming: ByPlacement::default(),
             unresolved: 0,
             ended: Vec::new(),
@@ -231,7 +239,7 @@ impl Node {
             runtime,
             config,
             on_event,
-            router,
+            router: RwLock::new(Arc::new(router)),
             middleware,
             claimers: ByPlacement::default(),
             supervisor: Notify::default(),
@@ -261,7 +269,7 @@ impl Node {
         if self.leaves_misfit(state) {
             return Routed::Elsewhere;
         }
-        self.router.route(state, |definition| self.calendars.resolve(definition))
+        self.router().route(state, |definition| self.calendars.resolve(definition))
     }
 
     /// The estimate of the store's time.
@@ -277,12 +285,6 @@ impl Node {
             Placement::EveryNode => shared.claiming[Placement::OneNode],
         };
         self.config.concurrency.saturating_sub(shared.running + claiming)
-    }
-
-    /// The number of runs for which each handler with a limit of its own has capacity.
-    pub(super) fn kind_room(&self, shared: &SharedState) -> Vec<usize> {
-        let limits = self.router.limits().iter().zip(&shared.running_kinds);
-        limits.map(|((_, limit), running)| limit.saturating_sub(*running)).collect()
     }
 
     /// The jobs with runs on this node that will be past their leases after this time, and that the

@@ -1,6 +1,6 @@
 //! The callers on this node that wait until the run of a manual trigger has ended.
 
-use crate::{backend::Outcome, run::Run, trace};
+use crate::{backend::Ended, run::Run, trace};
 use futures::channel::oneshot::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +12,12 @@ pub(crate) struct TriggerWaits(Mutex<Vec<Waiting>>);
 struct Waiting {
     name: String,
     id: String,
-    sender: Sender<Outcome>,
+    sender: Sender<Ended>,
 }
 
 impl TriggerWaits {
     /// Begins to wait. A dropped receiver ends the wait.
-    pub(super) fn add(&self, name: &str, id: &str) -> Receiver<Outcome> {
+    pub(super) fn add(&self, name: &str, id: &str) -> Receiver<Ended> {
         let (sender, receiver) = channel();
         let mut waiting = self.waiting();
         waiting.retain(|waiting| !waiting.sender.is_canceled());
@@ -25,15 +25,15 @@ impl TriggerWaits {
         receiver
     }
 
-    /// A run has ended, and the store has its outcome.
-    pub(super) fn ended(&self, run: &Run, outcome: &Outcome) {
-        let Some(id) = run.trigger().filter(|_| outcome.is_final()) else { return };
+    /// A run has ended so, and the store has its end.
+    pub(super) fn ended(&self, run: &Run, end: &Ended) {
+        let Some(id) = run.trigger().filter(|_| end.outcome.is_final()) else { return };
         let is_it =
             |waiting: &mut Waiting| waiting.name == run.name() && trace::is_same(&waiting.id, id);
         let ended: Vec<Waiting> = self.waiting().extract_if(.., is_it).collect();
         for Waiting { sender, .. } in ended {
             // The caller may have gone.
-            let _ = sender.send(outcome.clone());
+            let _ = sender.send(end.clone());
         }
     }
 

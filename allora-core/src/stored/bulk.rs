@@ -74,7 +74,9 @@ impl Bulk<'_> {
             Bulk::Pause { note, until } => one(Action::Pause { note, until: *until }),
             Bulk::Resume(Gap::CatchUp) => one(Action::Resume),
             Bulk::Resume(Gap::Missed) => Vec::new(),
-            Bulk::Trigger { id } => one(Action::Trigger { id, scheduled_at: None, retention }),
+            Bulk::Trigger { id } => {
+                one(Action::Trigger { id, scheduled_at: None, retention, data: None })
+            }
             Bulk::Rerun => letters
                 .map(|occurrence| Operation::new(&state.name, Action::Rerun { occurrence }))
                 .collect(),

@@ -7,6 +7,7 @@ use super::{
     planned::{Planned, replanned},
     requests::{BATCH, Requests},
     shared_requests::SharedRequests,
+    shortest_period::ShortestPeriod,
 };
 use crate::{
     backend::{
@@ -81,6 +82,8 @@ pub struct Schedules {
     deleted: Arc<AtomicU64>,
     /// The author of its changes.
     author: Option<Arc<Author>>,
+    /// The shortest periods of the schedules that it stores.
+    pub(super) shortest_periods: Vec<ShortestPeriod>,
 }
 
 /// A deletion in this number also removes old tombstones: every store removes more than that at once.
@@ -117,7 +120,8 @@ impl Schedules {
         let requests = Arc::new(Requests::new(backend, runtime));
         let shared = Arc::new(SharedRequests::new(requests.clone()));
         let (trigger_retention, deleted) = (TRIGGER_RETENTION, Arc::default());
-        Self { requests, shared, deadline, trigger_retention, deleted, author: None }
+        let (author, shortest_periods) = (None, Vec::new());
+        Self { requests, shared, deadline, trigger_retention, deleted, author, shortest_periods }
     }
 
     /// This client, if its backend has queries.
@@ -207,7 +211,9 @@ impl Schedules {
         let planned = stored.iter().zip(definitions).map(|(stored, definition)| {
             let definition = definition.and_then(|definition| calendars.give(definition));
             let definition = definition.map_err(|error| stored.refused(error))?;
-            Planned::first(stored, &definition, now)
+            let planned = Planned::first(stored, &definition, now)?;
+            self.check_period(&stored.name, &definition, now)?;
+            Ok(planned)
         });
         let planned: Vec<Result<Planned<'_>>> = planned.collect();
         let new: Vec<Operation<'_>> = planned.iter().flatten().map(Planned::operation).collect();
@@ -299,6 +305,9 @@ impl Schedules {
             let former = former.and_then(|former| calendars.give(former).ok());
             let new = calendars.give(definition.clone())?;
             let now = self.recent_store_time().await?;
+            if seen.definition != text {
+                self.check_period(&stored.name, &new, now)?;
+            }
             let plan = replanned(stored, &new, former.as_ref(), &seen, now)?;
             let kind = (seen.kind != stored.kind).then_some(stored.kind.as_str());
             let changed = (seen.definition != text || stored.first_run.is_some())

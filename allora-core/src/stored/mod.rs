@@ -75,6 +75,7 @@ mod repr;
 mod requests;
 mod route;
 mod shared_requests;
+mod shortest_period;
 mod spec_cache;
 mod sync;
 mod transfer;

@@ -4,8 +4,8 @@ use super::Schedules;
 use crate::{
     backend::DueQuery,
     condition::{Condition, OVERDUE},
-    error::Result,
-    registry::{Fleet, NodeInfo, read_nodes},
+    error::{Error, ErrorKind, Result},
+    registry::{Fleet, NodeInfo, RunProgress, read_nodes},
     time::Time,
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -24,6 +24,22 @@ impl Schedules {
     /// Nothing is changed.
     pub async fn nodes(&self) -> Result<Vec<NodeInfo>> {
         Ok(self.fleet().await?.nodes)
+    }
+
+    /// The progress of the active runs of a job that have [set](crate::Run::set_progress) any, on all live
+    /// nodes, ordered by their fences. It is as old as the last write of the node's record. Two requests.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn progress(&self, name: &str) -> Result<Vec<RunProgress>> {
+        let nodes = self.fleet().await?.nodes.into_iter().filter(|node| !node.is_dead());
+        let runs = nodes.flat_map(|node| node.progress).filter(|run| run.name == name);
+        let mut runs: Vec<RunProgress> = runs.collect();
+        runs.sort();
+        Ok(runs)
     }
 
     /// A [`KindUnhandled`](Condition::KindUnhandled) for each kind of which stored schedules have been
@@ -57,6 +73,20 @@ impl Schedules {
             Condition::KindUnhandled { kind: kind.into(), example, due_at, waiting }
         };
         Ok(unhandled.into_iter().map(condition).collect())
+    }
+
+    /// Checks that every live node reads records of this format.
+    pub(super) async fn needs_format(&self, format: u32, what: &str) -> Result {
+        let nodes = self.fleet().await?.nodes;
+        let older = nodes.iter().find(|node| !node.is_dead() && node.format < format);
+        older.map_or(Ok(()), |node| {
+            let version = node.version.as_deref().unwrap_or("without a version");
+            let older = format!(
+                "the node {} of the build {version} cannot read {what}; update it, or stop it",
+                node.node
+            );
+            Err(Error::new(ErrorKind::Unsupported, older))
+        })
     }
 
     async fn fleet(&self) -> Result<Fleet> {

@@ -6,14 +6,15 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Advance, CancelScope, JobState, Lease, NextRun, NotRun, NotRunReason, Occurrence,
-        Operation, Outcome, TriggerStatus, Triggered, outcome_of_trigger,
+        Action, Advance, CancelScope, Ended, JobState, Lease, NextRun, NotRun, NotRunReason,
+        Occurrence, Operation, TriggerStatus, Triggered, end_of_trigger,
     },
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
     job::{DefinitionText, is_code},
     name::key_record,
     record::job_of,
+    registry::TRIGGER_DATA,
     schedule::{Schedule as _, between},
     time::Time,
 };
@@ -238,12 +239,48 @@ impl Schedules {
     /// A dropped call may or may not have triggered the run. Trigger it again with the same id.
     pub async fn trigger(&self, name: &str, id: &str) -> Result<Triggered> {
         let retention = self.trigger_retention;
-        let action = Action::Trigger { id, scheduled_at: None, retention };
+        let action = Action::Trigger { id, scheduled_at: None, retention, data: None };
+        self.change_one(name, action).await?.triggered().ok_or_else(not_triggered)
+    }
+
+    /// As [`trigger`](Self::trigger), with data for this run in place of the schedule's: all attempts have
+    /// it, and a [rerun](Self::rerun) of the dead letter. The same id with the same data changes nothing.
+    /// A [`trigger`](Self::trigger) or [`trigger_and_wait`](Self::trigger_and_wait) with this id gives no
+    /// data, and so asks for the same run. An export has no data of triggers.
+    ///
+    /// ```
+    /// # async fn example(schedules: allora::Schedules) -> allora::Result {
+    /// schedules.trigger_with("acme/report", "ticket 7", r#"{"month": "2026-10"}"#).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger). `AlreadyExists` if the id was used with other data, or without any.
+    /// `Invalid` if the triggers of the job that have not ended have more than
+    /// [256 KiB](crate::record::MAX_TRIGGER_DATA) of data together. `Unsupported`, with the node, while a
+    /// node of a build is registered that cannot read such triggers.
+    ///
+    /// # Cancel safety
+    /// As [`trigger`](Self::trigger).
+    pub async fn trigger_with(
+        &self,
+        name: &str,
+        id: &str,
+        data: impl Into<Vec<u8>>,
+    ) -> Result<Triggered> {
+        const OP: &str = "trigger_with";
+        let (retention, data) = (self.trigger_retention, data.into());
+        self.needs_format(TRIGGER_DATA, "triggers with data")
+            .await
+            .map_err(|error| error.op(OP))?;
+        let data = Some(&*data);
+        let action = Action::Trigger { id, scheduled_at: None, retention, data };
         self.change_one(name, action).await?.triggered().ok_or_else(not_triggered)
     }
 
     /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts,
-    /// for at most `timeout`. Returns its outcome, which it finds in the store's history within a
+    /// for at most `timeout`. Returns its end, which it finds in the store's history within a
     /// second; at once if the id was triggered before and its run has ended.
     ///
     /// ```
@@ -251,8 +288,9 @@ impl Schedules {
     /// use std::time::Duration;
     ///
     /// # async fn example(schedules: Schedules) -> allora::Result {
-    /// match schedules.trigger_and_wait("acme/report", "ticket 7", Duration::from_secs(60)).await? {
-    ///     Outcome::Succeeded => println!("done"),
+    /// let end = schedules.trigger_and_wait("acme/report", "ticket 7", Duration::from_secs(60)).await?;
+    /// match end.outcome {
+    ///     Outcome::Succeeded => println!("{}", end.value.unwrap_or_default()),
     ///     outcome => println!("{}: {}", outcome.word(), outcome.error()),
     /// }
     /// # Ok(())
@@ -266,12 +304,7 @@ impl Schedules {
     ///
     /// # Cancel safety
     /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
-    pub async fn trigger_and_wait(
-        &self,
-        name: &str,
-        id: &str,
-        timeout: Duration,
-    ) -> Result<Outcome> {
+    pub async fn trigger_and_wait(&self, name: &str, id: &str, timeout: Duration) -> Result<Ended> {
         self.needed_history("trigger_and_wait")?;
         let triggered = self.trigger(name, id).await?;
         self.end_of_trigger(name, id, &triggered, timeout).await
@@ -304,26 +337,23 @@ impl Schedules {
         (name, id): (&str, &str),
         triggered: &Triggered,
         timeout: Duration,
-        ended: impl Future<Output = Outcome>,
-    ) -> Result<Outcome> {
+        ended: impl Future<Output = Ended>,
+    ) -> Result<Ended> {
         let mut ended = pin!(ended);
         let has_ended = triggered.status == TriggerStatus::Ended;
         let mut waited = Duration::ZERO;
         let mut wait = if has_ended { Duration::ZERO } else { MIN_BACKOFF };
         loop {
             let next = wait.min(timeout - waited);
-            if let Either::Left((outcome, _)) = select(&mut ended, pin!(self.pause_for(next))).await
-            {
-                return Ok(outcome);
+            if let Either::Left((end, _)) = select(&mut ended, pin!(self.pause_for(next))).await {
+                return Ok(end);
             }
             let found = match self.history_of_runs() {
-                Some(history) => {
-                    self.within("history", outcome_of_trigger(history, triggered)).await
-                }
+                Some(history) => self.within("history", end_of_trigger(history, triggered)).await,
                 None => Ok(None),
             };
             match found {
-                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(Some(end)) => return Ok(end),
                 Ok(None) if has_ended => return Err(end_unknown(name, id)),
                 // A store that is down for a moment does not end the wait.
                 Ok(None) | Err(_) => {}
@@ -370,7 +400,8 @@ impl Schedules {
         for at in instants {
             // It is made again when an operator wants it.
             let (scheduled_at, retention) = (Some(at), Duration::ZERO);
-            self.change(name, Action::Trigger { id: "backfill", scheduled_at, retention }).await?;
+            let (id, data) = ("backfill", None);
+            self.change(name, Action::Trigger { id, scheduled_at, retention, data }).await?;
             filled.push(Occurrence { scheduled_at: at, trigger: Some("backfill".to_owned()) });
         }
         Ok(filled)

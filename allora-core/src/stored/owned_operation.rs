@@ -24,7 +24,7 @@ enum OwnedAction {
     Pause { note: String, until: Option<Time> },
     Resume,
     Skip(Advance),
-    Trigger { id: String, scheduled_at: Option<Time>, retention: Duration },
+    Trigger { id: String, scheduled_at: Option<Time>, retention: Duration, data: Option<Vec<u8>> },
     Rerun { occurrence: Occurrence },
     Cancel(OwnedScope),
     Dismiss { occurrence: Occurrence },
@@ -48,7 +48,9 @@ struct OwnedEdit {
 impl OwnedOperation {
     /// A copy; `None` for an operation that is sent alone: one of a node, or an import.
     pub(super) fn of(operation: &Operation<'_>) -> Option<Self> {
-        let Operation { name, action, author, output: None, excluded: None } = operation else {
+        let Operation { name, action, author, output: None, value: None, excluded: None } =
+            operation
+        else {
             return None;
         };
         let action = match action {
@@ -74,7 +76,8 @@ impl OwnedOperation {
             }
             Action::Resume => OwnedAction::Resume,
             Action::Skip(skip) => OwnedAction::Skip(*skip),
-            Action::Trigger { id, scheduled_at, retention } => OwnedAction::Trigger {
+            Action::Trigger { id, scheduled_at, retention, data } => OwnedAction::Trigger {
+                data: data.map(<[u8]>::to_vec),
                 id: (*id).to_owned(),
                 scheduled_at: *scheduled_at,
                 retention: *retention,
@@ -116,8 +119,9 @@ impl OwnedOperation {
             OwnedAction::Pause { note, until } => Action::Pause { note, until: *until },
             OwnedAction::Resume => Action::Resume,
             OwnedAction::Skip(skip) => Action::Skip(*skip),
-            OwnedAction::Trigger { id, scheduled_at, retention } => {
-                Action::Trigger { id, scheduled_at: *scheduled_at, retention: *retention }
+            OwnedAction::Trigger { id, scheduled_at, retention, data } => {
+                let (scheduled_at, retention) = (*scheduled_at, *retention);
+                Action::Trigger { id, scheduled_at, retention, data: data.as_deref() }
             }
             OwnedAction::Rerun { occurrence } => Action::Rerun { occurrence },
             OwnedAction::Cancel(scope) => Action::Cancel(match scope {
@@ -143,6 +147,7 @@ impl OwnedOperation {
                     + data.as_ref().map_or(0, Vec::len)
             }
             OwnedAction::Pause { note, .. } => note.len(),
+            OwnedAction::Trigger { data, .. } => data.as_ref().map_or(0, Vec::len),
             _ => 0,
         };
         let note = self.author.as_ref().map_or(0, |author| author.note.len());
@@ -191,7 +196,7 @@ mod tests {
             Action::Pause { note: "why", until: Some(time(12)) },
             Action::Skip(Advance::new(9, time(1), not_run, next)),
             Action::Resume,
-            Action::Trigger { id: "id", scheduled_at: Some(time(6)), retention },
+            Action::Trigger { id: "id", scheduled_at: Some(time(6)), retention, data: Some(b"x") },
             Action::Rerun { occurrence: &occurrence },
             Action::Cancel(CancelScope::All),
             Action::Cancel(CancelScope::Run(10)),

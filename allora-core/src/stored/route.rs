@@ -3,7 +3,7 @@
 use super::{Definition, spec_cache::SpecCache};
 use crate::{
     backend::JobState,
-    error::{BoxError, Error, Result},
+    error::{BoxError, Error, ErrorKind, Result},
     job::{IntoOutcome, JobSpec},
     name::check_name,
     pattern::Pattern,
@@ -46,17 +46,26 @@ type Work = Arc<dyn Fn(Run) -> BoxFuture<'static, Result<(), BoxError>> + Send +
 /// The handlers of a node, in the order in which they were declared.
 #[derive(Clone, Default)]
 pub(crate) struct Router {
-    routes: Vec<Handled>,
-    /// The largest numbers of simultaneous runs of handlers, by their patterns.
-    limits: Vec<(Pattern, usize)>,
+    handlers: Vec<Handled>,
+    /// The handlers with limits, and the largest numbers of their simultaneous runs when the node starts.
+    limits: Vec<(Limited, usize)>,
 }
 
 /// A handler, the kinds it is for, and its jobs by their definitions.
 #[derive(Clone)]
 struct Handled {
-    pattern: Pattern,
+    /// The name by which its kinds are changed while the node runs.
+    id: Option<Arc<str>>,
+    patterns: Vec<Pattern>,
     work: Work,
     specs: SpecCache,
+}
+
+/// A handler whose simultaneous runs are limited: by its pattern, or by its id.
+#[derive(Clone, Debug, PartialEq)]
+enum Limited {
+    Pattern(Pattern),
+    Named(Arc<str>),
 }
 
 /// The decision of a node about a stored schedule.
@@ -86,25 +95,115 @@ pub(crate) type Route = Arc<dyn Fn(&JobState) -> Routed + Send + Sync>;
 
 impl Router {
     pub(crate) fn add<Args: 'static>(&mut self, pattern: Pattern, handler: impl Handler<Args>) {
-        let work: Work = Arc::new(move |run| handler.handle(run));
-        self.routes.push(Handled { pattern, work, specs: SpecCache::default() });
+        self.handlers.push(Handled::new(None, vec![pattern], handler));
+    }
+
+    /// Adds a handler whose kinds can be changed, with its limit.
+    pub(crate) fn add_named<Args: 'static>(
+        &mut self,
+        id: &str,
+        kinds: Vec<Pattern>,
+        limit: Option<usize>,
+        handler: impl Handler<Args>,
+    ) {
+        let id: Arc<str> = id.into();
+        self.limits.extend(limit.map(|limit| (Limited::Named(id.clone()), limit)));
+        self.handlers.push(Handled::new(Some(id), sorted(kinds), handler));
     }
 
     /// Limits the simultaneous runs of the handler with this pattern.
     pub(crate) fn limit(&mut self, pattern: Pattern, runs: usize) {
-        self.limits.retain(|(one, _)| *one != pattern);
-        self.limits.push((pattern, runs));
+        let limited = Limited::Pattern(pattern);
+        self.limits.retain(|(one, _)| *one != limited);
+        self.limits.push((limited, runs));
     }
 
-    /// The handlers whose simultaneous runs are limited, by their patterns, with the largest numbers.
-    pub(crate) fn limits(&self) -> &[(Pattern, usize)] {
-        &self.limits
+    /// The router in which the handler of this id is for these kinds; `None` if it is already.
+    ///
+    /// # Errors
+    /// `NotFound` if no handler has the id; `Invalid` for a kind that is no name, or that an earlier
+    /// handler runs.
+    pub(crate) fn with_kinds(&self, id: &str, kinds: Vec<Pattern>) -> Result<Option<Self>> {
+        let i = self.named(id)?;
+        let kinds = sorted(kinds);
+        if self.handlers[i].patterns == kinds {
+            return Ok(None);
+        }
+        let mut router = self.clone();
+        router.handlers[i].patterns = kinds;
+        router.check_kinds(i)?;
+        Ok(Some(router))
+    }
+
+    /// The number of the limit of the handler of this id.
+    ///
+    /// # Errors
+    /// `NotFound` if no handler has the id; `Invalid` if the handler has no limit.
+    pub(crate) fn limit_of_named(&self, id: &str) -> Result<usize> {
+        let limit = self.limited(&self.handlers[self.named(id)?]);
+        limit.ok_or_else(|| {
+            Error::invalid(format!(
+                "the handler {id:?} was declared without a limit; declare it with one"
+            ))
+        })
+    }
+
+    fn named(&self, id: &str) -> Result<usize> {
+        let is_named = |handled: &Handled| handled.id.as_deref() == Some(id);
+        self.handlers.iter().position(is_named).ok_or_else(|| {
+            let unknown =
+                format!("no handler of this node is named {id:?}; declare it before the start");
+            Error::new(ErrorKind::NotFound, unknown)
+        })
+    }
+
+    /// `true` if the kinds of some handler can be changed.
+    pub(crate) fn can_change(&self) -> bool {
+        self.handlers.iter().any(|handled| handled.id.is_some())
+    }
+
+    /// The largest numbers of simultaneous runs of the limited handlers when the node starts.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = usize> {
+        self.limits.iter().map(|(_, runs)| *runs)
+    }
+
+    /// The kinds of each limited handler, as text.
+    pub(crate) fn limited_kinds(&self) -> impl Iterator<Item = String> {
+        self.limits.iter().map(|(limited, _)| match limited {
+            Limited::Pattern(pattern) => pattern.to_string(),
+            Limited::Named(id) => {
+                let of_id = self.handlers.iter().filter(|one| one.id.as_ref() == Some(id));
+                let kinds: Vec<String> =
+                    of_id.flat_map(|one| &one.patterns).map(Pattern::to_string).collect();
+                kinds.join(", ")
+            }
+        })
+    }
+
+    /// The handler of this kind, by its place among all.
+    pub(crate) fn handler_of(&self, kind: &str) -> Option<usize> {
+        self.handlers.iter().position(|handled| handled.matches(kind))
     }
 
     /// The limit of the handler of this kind.
     pub(crate) fn limit_of(&self, kind: &str) -> Option<usize> {
-        let pattern = self.patterns().find(|pattern| pattern.matches(kind))?;
-        self.limits.iter().position(|(limited, _)| limited == pattern)
+        self.limited(&self.handlers[self.handler_of(kind)?])
+    }
+
+    fn limited(&self, handled: &Handled) -> Option<usize> {
+        self.limits.iter().position(|(limited, _)| match limited {
+            Limited::Pattern(pattern) => {
+                handled.id.is_none() && handled.patterns.first() == Some(pattern)
+            }
+            Limited::Named(id) => handled.id.as_ref() == Some(id),
+        })
+    }
+
+    /// `true` if some handler has kinds, apart from those of the limited handlers that are left out.
+    pub(crate) fn has_kinds(&self, left_out: &[bool]) -> bool {
+        let is_left_out =
+            |handled| self.limited(handled).is_some_and(|one| left_out.get(one) == Some(&true));
+        self.handlers.iter().any(|handled| !handled.patterns.is_empty() && !is_left_out(handled))
     }
 
     /// `true` if this node limits the simultaneous runs of this kind. They are claimed one by one.
@@ -113,16 +212,17 @@ impl Router {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.routes.is_empty()
+        self.handlers.is_empty()
     }
 
     /// The patterns, in the order in which they were declared.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
-        self.routes.iter().map(|handled| &handled.pattern)
+        self.handlers.iter().flat_map(|handled| &handled.patterns)
     }
 
     pub(crate) fn check(&self) -> Result {
-        for (pattern, runs) in &self.limits {
+        for (limited, runs) in &self.limits {
+            let Limited::Pattern(pattern) = limited else { continue };
             if *runs == 0 {
                 return Err(Error::invalid(format!(
                     "`kind_concurrency` of `{pattern}` is 0; use 1 or more, or declare no handler"
@@ -135,10 +235,24 @@ impl Router {
                 )));
             }
         }
-        for (i, pattern) in self.patterns().enumerate() {
-            let Some(kind) = pattern.certain() else { continue };
+        for (i, handled) in self.handlers.iter().enumerate() {
+            if let Some(id) = &handled.id
+                && self.named(id)? != i
+            {
+                let twice = format!("two handlers are named {id:?}; names of handlers are unique");
+                return Err(Error::new(ErrorKind::AlreadyExists, twice));
+            }
+            self.check_kinds(i)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the kinds of one handler against those of the handlers that were declared before it.
+    fn check_kinds(&self, i: usize) -> Result {
+        let before = &self.handlers[..i];
+        for kind in self.handlers[i].patterns.iter().filter_map(Pattern::certain) {
             check_name(kind)?;
-            if self.patterns().take(i).any(|before| before.matches(kind)) {
+            if before.iter().any(|before| before.matches(kind)) {
                 return Err(Error::invalid(format!(
                     "the handler of the kind {kind:?} would never run: one that was declared \
                      before it is for that kind too"
@@ -167,14 +281,15 @@ impl Router {
         state: &JobState,
         resolve: impl FnOnce(Definition) -> Resolved,
     ) -> Routed {
-        let route = self.routes.iter().find(|handled| handled.pattern.matches(&state.kind));
-        let Some(Handled { work, specs, .. }) = route.filter(|_| !state.kind.is_empty()) else {
+        let Some(handler) = self.handler_of(&state.kind).filter(|_| !state.kind.is_empty()) else {
             return Routed::Elsewhere;
         };
+        let handled = &self.handlers[handler];
+        let Handled { work, specs, .. } = handled;
         let here = |spec: JobSpec| {
-            let limited = self.limit_of(&state.kind);
+            let limited = self.limited(handled);
             let (kind, data) = (state.kind.as_str().into(), state.data.as_slice().into());
-            Routed::Here(spec.carrying(Payload { kind, data, limited }))
+            Routed::Here(spec.carrying(Payload { kind, data, handler, limited }))
         };
         if let Some(spec) = specs.get(&state.definition) {
             return here(spec);
@@ -192,6 +307,28 @@ impl Router {
             Err(error) => broken(error.to_string()),
         }
     }
+}
+
+impl Handled {
+    fn new<Args: 'static>(
+        id: Option<Arc<str>>,
+        patterns: Vec<Pattern>,
+        handler: impl Handler<Args>,
+    ) -> Self {
+        let work: Work = Arc::new(move |run| handler.handle(run));
+        Self { id, patterns, work, specs: SpecCache::default() }
+    }
+
+    fn matches(&self, kind: &str) -> bool {
+        self.patterns.iter().any(|pattern| pattern.matches(kind))
+    }
+}
+
+/// The same kinds in one order, each once: the same text in the record of each node.
+fn sorted(mut kinds: Vec<Pattern>) -> Vec<Pattern> {
+    kinds.sort_by(|a, b| a.word_and_text().cmp(&b.word_and_text()));
+    kinds.dedup();
+    kinds
 }
 
 impl fmt::Debug for Router {

@@ -178,6 +178,13 @@ impl Schedules {
         let now = self.recent_store_time().await?;
         let mut wanted = checked(declared)?;
         let calendars = self.calendars_of(wanted.values().map(|wanted| &wanted.definition)).await?;
+        if !self.shortest_periods.is_empty() {
+            for Wanted { stored, definition } in wanted.values() {
+                let definition = calendars.give(definition.clone());
+                let definition = definition.map_err(|error| stored.refused(error))?;
+                self.check_period(&stored.name, &definition, now)?;
+            }
+        }
         let mut work = Work::default();
         match declared.complete {
             Some(prefix) => {

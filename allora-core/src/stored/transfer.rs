@@ -28,11 +28,22 @@ impl Schedules {
     pub async fn import(&self, states: &[JobState]) -> Result<Vec<Result<JobState>>> {
         let mut answers = Vec::with_capacity(states.len());
         for states in states.chunks(BATCH) {
-            let can = |state: &&JobState| can_move(state).is_ok();
-            let new: Vec<_> = states.iter().filter(can).map(moved).collect();
+            let now = self.recent_store_time().await?;
+            let definitions: Vec<Result<Definition>> = states.iter().map(can_move).collect();
+            let calendars = self.calendars_of(definitions.iter().flatten()).await?;
+            let checked = states.iter().zip(definitions).map(|(state, definition)| {
+                // What its nodes will report, if a calendar is missing.
+                match calendars.give(definition?) {
+                    Ok(definition) => self.check_period(&state.name, &definition, now),
+                    Err(_) => Ok(()),
+                }
+            });
+            let checked: Vec<Result> = checked.collect();
+            let can = states.iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
+            let new: Vec<_> = can.map(|(state, _)| moved(state)).collect();
             let mut added = self.create(&new).await?.into_iter();
-            answers.extend(states.iter().map(|state| {
-                can_move(state)?;
+            answers.extend(checked.into_iter().map(|checked| {
+                checked?;
                 added.next().unwrap_or_else(|| Err(no_reply()))
             }));
         }
@@ -48,8 +59,8 @@ fn moved(state: &JobState) -> Operation<'_> {
     Operation::new(&state.name, Action::Create(new))
 }
 
-/// Checks that it is a stored schedule that can be read.
-pub(super) fn can_move(state: &JobState) -> Result {
+/// Checks that it is a stored schedule that can be read. Returns its definition.
+pub(super) fn can_move(state: &JobState) -> Result<Definition> {
     let cannot =
         |why: &str| Err(Error::invalid(format!("{:?} cannot be moved: {why}", state.name)));
     if let Some(reason) = &state.unreadable {
@@ -64,7 +75,7 @@ pub(super) fn can_move(state: &JobState) -> Result {
         );
     }
     match Definition::parse(&state.name, &state.definition) {
-        Ok(_) => Ok(()),
+        Ok(definition) => Ok(definition),
         Err(error) => cannot(&format!("its definition cannot be read: {error}")),
     }
 }

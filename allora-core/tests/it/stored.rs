@@ -7,8 +7,11 @@ mod client;
 mod concurrent;
 mod control;
 mod files;
+mod kinds;
+mod limits;
 mod pauses;
 mod routing;
+mod trigger_data;
 mod why;
 
 use crate::support::{Lab, Member};

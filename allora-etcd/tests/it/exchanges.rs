@@ -139,7 +139,7 @@ fn a_schedule_is_created_and_deleted_by_a_read_and_a_write() {
         assert!(matches!(created[..], [Reply::State(_)]));
         // A remembered id has a key of its own, which one more exchange reads.
         let retention = std::time::Duration::ZERO;
-        let trigger = Action::Trigger { id: "once", scheduled_at: None, retention };
+        let trigger = Action::Trigger { id: "once", scheduled_at: None, retention, data: None };
         node.apply(2, &[Operation::new("stored", trigger)]).await;
         let before = members.transactions(0);
         let delete = [Operation::new("stored", Action::Delete)];

@@ -19,7 +19,7 @@ impl Dialect {
             "INSERT INTO {p}_history ({names}) {with} \
              SELECT s.lease_fence, j.name, s.kind, s.lease_scheduled_at, NULL, NULL, 1, \
                s.lease_due_at, s.lease_attempt, s.lease_node, s.lease_started_at, \
-               {NOW} {over} 1000, x'{word}', x'', NULL, t.output, 0 \
+               {NOW} {over} 1000, x'{word}', x'', NULL, t.output, NULL, 0 \
              FROM {states} JOIN {p}_job j ON j.id = s.id WHERE {condition}{or_replace}",
             p = self.prefix,
             names = names(HISTORY),

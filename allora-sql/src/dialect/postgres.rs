@@ -43,7 +43,7 @@ impl PostgresFlavour {
             "entries AS (INSERT INTO {p}_history ({names}) \
                SELECT {fence}, j.name, s.kind, {scheduled_at}, NULL::BYTEA, NULL::BIGINT, \
                  1, {due_at}, {attempt}, {node}, {started_at}, s.ended_at, \
-                 '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, s.output, 0 \
+                 '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, s.output, NULL::BYTEA, 0 \
                FROM updated s, LATERAL (\
                  SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j \
                WHERE s.duration IS NULL{or_replace})",

@@ -420,10 +420,11 @@ impl SimpleCompletion {
 }
 
 /// True if the end of a run writes no other history entry than that of the run, with its output as it
-/// is.
+/// is and without a value.
 pub(crate) fn ends_with_one_entry(operation: &Operation<'_>) -> bool {
     let is_kept_whole = |output: &str| output.len() <= LONGEST_OUTPUT;
-    operation.excluded.is_none() && operation.output.is_none_or(is_kept_whole)
+    let is_plain = operation.excluded.is_none() && operation.value.is_none();
+    is_plain && operation.output.is_none_or(is_kept_whole)
 }
 
 /// The column of this name of the bound rows `t`.

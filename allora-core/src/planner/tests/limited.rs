@@ -11,7 +11,8 @@ use crate::{
 fn planner() -> Planner {
     let route = |state: &JobState| {
         let limited = (state.kind == "few").then_some(0);
-        let payload = Payload { kind: state.kind.as_str().into(), data: Arc::from([]), limited };
+        let payload =
+            Payload { kind: state.kind.as_str().into(), data: Arc::from([]), handler: 0, limited };
         Routed::Here(of(every(secs(60))).carrying(payload))
     };
     Planner::new(PlannerConfig { route: Some(Arc::new(route)), ..config(1, secs(5)) })
@@ -29,7 +30,7 @@ fn due(name: &str, kind: &str, seconds: f64) -> JobState {
 
 /// A tick with capacity for so many runs of the limited handler.
 fn limited(planner: &mut Planner, now: f64, room: usize) -> Tick {
-    let room = Room { all: 100, kinds: vec![room] };
+    let room = Room { all: 100, kinds: vec![KindRoom::new(100, 100 - room)] };
     let tick = Input::Tick { room, on_way: OnWay::default(), is_told: true };
     planner.handle(vec![tick], at(now)).tick
 }

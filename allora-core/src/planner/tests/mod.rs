@@ -230,7 +230,6 @@ pub(super) fn config(random: u128, poll: Duration) -> PlannerConfig {
         extra_attempts: EXTRA_ATTEMPTS,
         every_node: None,
         runs: usize::MAX,
-        kinds: Vec::new(),
         route: None,
         claims_kind: None,
     }

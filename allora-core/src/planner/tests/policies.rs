@@ -267,7 +267,7 @@ fn triggers_and_schedule_take_turns() {
     let mut job = OneJob::new(waits).held().at(0.0);
     for id in ["a", "b", "c"] {
         let (scheduled_at, retention) = (Some(at(1.0)), Duration::ZERO);
-        job = job.operator(30.0, Action::Trigger { id, scheduled_at, retention });
+        job = job.operator(30.0, Action::Trigger { id, scheduled_at, retention, data: None });
     }
     for now in [60.0, 75.0, 90.0, 105.0, 120.0] {
         job = job.at(now);

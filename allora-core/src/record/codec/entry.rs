@@ -33,6 +33,8 @@ struct WireEntry<'a> {
     reason: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    value: Option<Cow<'a, str>>,
 }
 
 /// The entry as bytes. Instants are cut to whole milliseconds.
@@ -54,6 +56,7 @@ pub fn encode_entry(entry: &HistoryEntry) -> Vec<u8> {
         error: entry.outcome.error().into(),
         reason: entry.reason.map(|reason| reason.text().into()),
         output: entry.output.as_deref().map(Cow::from),
+        value: entry.value.as_deref().map(Cow::from),
     };
     serde_json::to_vec(&wire).expect("the form has only text keys and finite numbers")
 }
@@ -83,6 +86,7 @@ pub fn decode_entry(bytes: &[u8]) -> Result<HistoryEntry, Unreadable> {
         outcome: outcome(&wire.outcome, &wire.error)?,
         reason: wire.reason.map(reason).transpose()?,
         output: wire.output.map(Cow::into_owned),
+        value: wire.value.map(Cow::into_owned),
     })
 }
 
@@ -134,7 +138,8 @@ mod tests {
             let range = HistoryEntry { reason: Some(reason), count: None, ..range() };
             assert_eq!(decode_entry(&encode_entry(&range)), Ok(range));
         }
-        for entry in [run(), range()] {
+        let with_value = HistoryEntry { value: Some("{\"a\":\"\u{e4}\"}".into()), ..run() };
+        for entry in [run(), with_value, range()] {
             assert_eq!(decode_entry(&encode_entry(&entry)), Ok(entry));
         }
     }

@@ -99,7 +99,7 @@ pub(crate) struct Claimer {
 impl Claimer {
     pub(crate) fn new(node: Arc<Node>, planner: Planner) -> Self {
         let now = node.runtime.now();
-        let search = Search::new(node.backend.queries().is_some());
+        let search = Search::new(node.clone());
         Self {
             driver: Driver::new(node.clone(), Placement::OneNode, planner),
             node,
@@ -189,9 +189,16 @@ impl Claimer {
             if !was_claiming {
                 self.pace.claims_begin(self.node.runtime.now());
             }
-            let kinds = self.search.stored_kinds(&self.node);
-            let kinds = kinds.filter(|kind| !self.node.router.is_limited(kind)).collect();
-            self.due_claims.begin(&self.node, query, kinds);
+            let (kinds, router) = (self.search.stored_kinds(), self.node.router());
+            let kinds: Vec<_> = kinds.filter(|kind| !router.is_limited(kind)).collect();
+            match kinds.is_empty() && !query.is_repeated {
+                // The node has run out of kinds since it has found something for the query.
+                true => {
+                    let reply = QueryReply::Rejected;
+                    self.driver.apply(Input::Queried { is_repeated: false, reply });
+                }
+                false => self.due_claims.begin(&self.node, query, kinds),
+            }
         }
         if turn.requests.is_empty() && scope == ReadScope::No {
             self.sleep(&turn, now).await;
@@ -272,7 +279,7 @@ impl Claimer {
         if let Some(event) = self.capacity.observe(turn.full, self.node.config.concurrency, mono) {
             self.node.emit([event]);
         }
-        self.search.leave_out(mem::take(&mut turn.at_limit));
+        self.search.renew(mem::take(&mut turn.at_limit));
         if let Some(search_by) = turn.search_by {
             self.search.stored_by(search_by);
         }
@@ -497,7 +504,7 @@ impl Claimer {
         let node = self.node.clone();
         let Reply { kinds, due, limit, number, is_whole, has_stored, is_first, wall } = reply;
         match kinds {
-            Some(Ok(kinds)) => self.search.learn_kinds(&node, &kinds),
+            Some(Ok(kinds)) => self.search.learn_kinds(&node, kinds),
             Some(Err(error)) => {
                 self.search.kinds_failed();
                 node.store_failed(StorePart::Search, &error);
@@ -528,7 +535,7 @@ impl Claimer {
         let (now, next_due, records) = (due.now, due.next_due, due.found.len());
         let is_full = records >= limit;
         let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
-        let kinds = has_stored.then(|| self.search.stored_kinds(&node).count());
+        let kinds = has_stored.then(|| self.search.stored_kinds().count());
         let found = FoundRecords {
             states: due.found,
             now: whole_millis(now),

@@ -100,7 +100,7 @@ impl Driver {
 
     /// The capacity for more runs.
     fn room(node: &Node, shared: &SharedState, placement: Placement) -> Room {
-        Room { all: node.room(shared, placement), kinds: node.kind_room(shared) }
+        Room { all: node.room(shared, placement), kinds: shared.kind_room() }
     }
 
     /// The operations to send now. `is_told`: notifications tell what changes in the store.

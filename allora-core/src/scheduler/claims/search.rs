@@ -3,6 +3,7 @@
 
 use crate::{
     backend::{Due, DueQuery, Preferred, TimeSource},
+    condition::StorePart,
     error::Result,
     planner::{self, FoundWork, When},
     scheduler::{
@@ -11,6 +12,7 @@ use crate::{
         side_request::SideRequest,
         store_request::{MAX_BACKOFF, MIN_BACKOFF, within},
     },
+    stored::Router,
     time::{Time, saturating_add, since},
 };
 use std::{
@@ -48,7 +50,8 @@ const AT_WORK: Duration = Duration::from_secs(30);
 const KINDS: Duration = Duration::from_secs(1);
 
 pub(in crate::scheduler) struct Search {
-    /// `true` if the backend can be searched.
+    node: Arc<Node>,
+    /// The backend can be searched, and the node has jobs or kinds that a search may find.
     is_on: bool,
     /// The search that is on its way.
     request: SideRequest<Reply>,
@@ -227,9 +230,13 @@ pub(in crate::scheduler) struct Found {
     pub(in crate::scheduler) work: FoundWork,
 }
 
-/// The store's kinds that match this node's patterns.
+/// The store's kinds.
 struct Kinds {
-    all: Vec<Arc<str>>,
+    all: Vec<String>,
+    /// The handlers of the node, and those of the kinds that match their patterns, and of which no
+    /// handler is for that kind alone.
+    router: Arc<Router>,
+    matching: Vec<Arc<str>>,
     /// A kind may have been added since.
     is_old: bool,
     /// The earliest time of the next request.
@@ -240,9 +247,12 @@ struct Kinds {
 }
 
 impl Search {
-    pub(in crate::scheduler) fn new(is_on: bool) -> Self {
+    pub(in crate::scheduler) fn new(node: Arc<Node>) -> Self {
+        let (all, router, matching) = (Vec::new(), node.router(), Vec::new());
+        let kinds = Kinds { all, router, matching, is_old: true, ask_at: None, read_at: None };
         Self {
-            is_on,
+            is_on: node.backend.queries().is_some(),
+            node,
             request: SideRequest::default(),
             expects_some: false,
             at_work: None,
@@ -256,7 +266,7 @@ impl Search {
             retry_at: None,
             wait: MIN_BACKOFF,
             limit: FOUND,
-            kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, read_at: None },
+            kinds,
             left_out: Vec::new(),
         }
     }
@@ -375,19 +385,34 @@ impl Search {
 
     /// The time of a repeated search because of kinds that were not requested.
     pub(in crate::scheduler) fn kinds_at(&self) -> Option<Instant> {
-        self.kinds.read_at
+        self.kinds.read_at.filter(|_| self.is_on)
     }
 
-    pub(in crate::scheduler) fn stored_kinds(&self, node: &Node) -> impl Iterator<Item = Arc<str>> {
-        node.router.certain().map(Arc::from).chain(self.kinds.all.iter().cloned())
+    /// The kinds that the node runs, and that are not left out.
+    pub(in crate::scheduler) fn stored_kinds(&self) -> impl Iterator<Item = Arc<str>> {
+        stored_kinds(&self.kinds.router, &self.kinds.matching, &self.left_out).map(Arc::from)
     }
 
-    /// Leaves out the kinds of limited handlers without capacity. When one has capacity again, its
-    /// kinds are searched at once.
-    pub(in crate::scheduler) fn leave_out(&mut self, handlers: Vec<bool>) {
-        let before = std::mem::replace(&mut self.left_out, handlers);
-        if before.iter().zip(&self.left_out).any(|(before, now)| *before && !now) {
+    /// Leaves out the kinds of limited handlers without capacity. When one has capacity again, or
+    /// handlers have other kinds, the kinds are searched at once. A node that has nothing which a search
+    /// could find makes none.
+    pub(in crate::scheduler) fn renew(&mut self, at_limit: Vec<bool>) {
+        let before = std::mem::replace(&mut self.left_out, at_limit);
+        let router = self.node.router();
+        let has_changed = !Arc::ptr_eq(&router, &self.kinds.router);
+        if has_changed {
+            (self.kinds.router, self.kinds.is_old) = (router, true);
+            self.kinds.match_all();
+        }
+        if has_changed || before.iter().zip(&self.left_out).any(|(before, now)| *before && !now) {
+            self.has_kinds = true;
             self.at_once();
+        }
+        let has_work = self.node.jobs() > 0 || self.kinds.router.has_kinds(&self.left_out);
+        let was_on = self.is_on;
+        self.is_on = self.node.backend.queries().is_some() && has_work;
+        if was_on && !self.is_on {
+            self.node.store_is_idle(StorePart::Search);
         }
     }
 
@@ -421,7 +446,7 @@ impl Search {
                 _ => self.at_once(),
             }
         }
-        let has_kinds = self.stored_kinds(node).next().is_some();
+        let has_kinds = self.stored_kinds().next().is_some();
         self.has_kinds = has_kinds;
         self.part = self.next_part(node.now(&node.shared()));
         let part = self.part;
@@ -442,20 +467,17 @@ impl Search {
         sweep.is_whole &= is_whole;
         let (is_first, is_whole) = (sweep.skip == 0, sweep.is_whole);
         let skip = if part == Part::All { self.skip } else { sweep.skip };
-        let (limit, known_kinds) = (self.limit + known, self.kinds.all.clone());
+        let (limit, known_kinds) = (self.limit + known, self.kinds.matching.clone());
         let (node, left_out) = (node.clone(), self.left_out.clone());
+        let router = self.kinds.router.clone();
         self.request.begin(async move {
             let kinds = if reads_kinds { Some(read_kinds(&node).await) } else { None };
             let matching = match &kinds {
-                Some(Ok(kinds)) => matching(&node, kinds),
+                Some(Ok(kinds)) => matching(&router, kinds),
                 _ => known_kinds,
             };
-            let stored = node.router.certain().chain(matching.iter().map(|kind| &**kind));
-            let is_left_out = |kind: &str| {
-                let limited = node.router.limit_of(kind).and_then(|one| left_out.get(one));
-                limited.is_some_and(|is_left_out| *is_left_out)
-            };
-            let stored = stored.filter(|kind| part != Part::Code && !is_left_out(kind));
+            let stored = stored_kinds(&router, &matching, &left_out);
+            let stored = stored.filter(|_| part != Part::Code);
             // The empty kind is that of jobs in code.
             let code = (part != Part::Stored).then_some("");
             let asked: Vec<&str> = code.into_iter().chain(stored).collect();
@@ -576,8 +598,9 @@ impl Search {
     }
 
     /// Applies the store's kinds.
-    pub(in crate::scheduler) fn learn_kinds(&mut self, node: &Node, kinds: &[String]) {
-        self.kinds.all = matching(node, kinds);
+    pub(in crate::scheduler) fn learn_kinds(&mut self, node: &Node, kinds: Vec<String>) {
+        self.kinds.all = kinds;
+        self.kinds.match_all();
         self.kinds.ask_at = Some(later(node.runtime.now(), KINDS));
     }
 
@@ -588,11 +611,15 @@ impl Search {
 }
 
 impl Kinds {
+    fn match_all(&mut self) {
+        self.matching = matching(&self.router, &self.all);
+    }
+
     /// `true` if the kinds are read before this search. They are read again when one may have been
     /// added, but not each time: a busy store has many notifications and few new kinds.
     fn begin(&mut self, node: &Node, poll_at: Instant) -> bool {
         let now = node.runtime.now();
-        if !node.router.has_patterns() {
+        if !self.router.has_patterns() {
             return false;
         }
         let asked_before = self.read_at.take().is_some();
@@ -608,10 +635,23 @@ impl Kinds {
     }
 }
 
-/// The kinds among these that match this node's patterns, and have no code of their own.
-fn matching(node: &Node, kinds: &[String]) -> Vec<Arc<str>> {
-    let is_certain = |kind: &str| node.router.certain().any(|certain| certain == kind);
-    let mine = |kind: &&String| node.router.matches(kind) && !is_certain(kind);
+/// The kinds of this router among which are these `matching` its patterns, without those of the limited
+/// handlers that are left out.
+fn stored_kinds<'a>(
+    router: &'a Router,
+    matching: &'a [Arc<str>],
+    left_out: &'a [bool],
+) -> impl Iterator<Item = &'a str> {
+    let is_left_out =
+        |kind: &str| router.limit_of(kind).is_some_and(|one| left_out.get(one) == Some(&true));
+    let all = router.certain().chain(matching.iter().map(|kind| &**kind));
+    all.filter(move |kind| !left_out.contains(&true) || !is_left_out(kind))
+}
+
+/// The kinds among these that match patterns of this router, and have no code of their own.
+fn matching(router: &Router, kinds: &[String]) -> Vec<Arc<str>> {
+    let is_certain = |kind: &str| router.certain().any(|certain| certain == kind);
+    let mine = |kind: &&String| router.matches(kind) && !is_certain(kind);
     kinds.iter().filter(mine).map(|kind| Arc::from(kind.as_str())).collect()
 }
 

@@ -50,8 +50,8 @@ impl Node {
         }
     }
 
-    /// Lets a run's code begin; `None` if it may not: the scheduler stops, or the run's lease may
-    /// have ended.
+    /// Lets a run's code begin; `None` if it may not: the scheduler stops, the handler is not for
+    /// its kind any more, or the run's lease may have ended.
     pub(in crate::scheduler) fn begin(
         &self,
         id: RunId,
@@ -59,9 +59,10 @@ impl Node {
         late: Duration,
     ) -> Option<(Span, Timeout)> {
         let now = self.runtime.now();
+        let handles = self.handles(run);
         let timeout = {
             let mut shared = self.shared();
-            let may_begin = shared.stop == Stop::No && !run.is_cancelled();
+            let may_begin = handles && shared.stop == Stop::No && !run.is_cancelled();
             let active = shared.active.get_mut(id).filter(|_| may_begin)?;
             if now >= active.timers.cancel_at {
                 return None;
@@ -102,7 +103,7 @@ impl Node {
         decided: Time,
         now: Instant,
     ) -> Option<(RunId, Run, JobSpec, Duration)> {
-        let Start { slot, name, spec, claimed, then, late, key, has_room, .. } = start;
+        let Start { slot, name, spec, mut claimed, then, late, key, has_room, .. } = start;
         let duration = self.lease_duration(&spec.settings);
         let mut timers = LeaseTimers::new(sent, since(claimed.until, decided), duration);
         if let Some(key) = &key {
@@ -111,7 +112,8 @@ impl Node {
             timers.extend_at = sent;
         }
         let expired = now >= timers.cancel_at;
-        let data = spec.payload.as_ref().map(|payload| payload.data.clone());
+        let of_schedule = || spec.payload.as_ref().map(|payload| payload.data.clone());
+        let data = claimed.data.take().map(Arc::from).or_else(of_schedule);
         let run = Run::new(Inner {
             namespace: self.namespace.clone(),
             name,

@@ -5,7 +5,9 @@ use super::{
     launch::ended as ended_event,
 };
 use crate::{
-    backend::{Action, Applied, Backend, Batch, OPERATION_BYTES, Operation, Reply, TimeSource},
+    backend::{
+        Action, Applied, Backend, Batch, Ended, OPERATION_BYTES, Operation, Reply, TimeSource,
+    },
     error::{Error, ErrorKind, Result},
     event::Event,
     job::Placement,
@@ -34,6 +36,8 @@ pub(in crate::scheduler) struct PendingUpdate {
     is_doubtful: bool,
     /// The output of a run that has ended.
     output: Option<String>,
+    /// Its value.
+    value: Option<String>,
     duration: Duration,
     /// The run's lease is lost: only its key is released.
     is_lost: bool,
@@ -75,10 +79,11 @@ impl PendingUpdate {
     pub(in crate::scheduler) fn of(id: RunId, active: &ActiveRun) -> Self {
         let (run, result) = (active.run.clone(), active.result.clone());
         let output = result.as_ref().and_then(|_| run.control().output());
+        let value = result.as_ref().and_then(|_| run.control().value());
         let (is_lost, key) = (active.lost, active.key.clone());
         let (placement, duration) = (active.placement(), active.timers.duration);
         let is_doubtful = active.doubt.as_ref().is_some_and(|doubt| !doubt.is_over);
-        Self { id, run, placement, result, is_doubtful, output, duration, is_lost, key }
+        Self { id, run, placement, result, is_doubtful, output, value, duration, is_lost, key }
     }
 
     /// The job.
@@ -94,7 +99,8 @@ impl PendingUpdate {
             ) => error.len(),
             _ => 0,
         };
-        2 * OPERATION_BYTES + error + self.output.as_ref().map_or(0, String::len)
+        let texts = self.output.iter().chain(&self.value).map(String::len);
+        2 * OPERATION_BYTES + error + texts.sum::<usize>()
     }
 
     /// The operations on the run and on its key, those on records of this placement.
@@ -121,6 +127,7 @@ impl PendingUpdate {
         };
         Operation::new(self.run.name(), action)
             .output(self.output.as_deref())
+            .value(self.value.as_deref())
             .excluded(self.result.as_ref().and_then(|_| self.run.excluded()))
     }
 
@@ -415,7 +422,10 @@ fn take_in(
             }
             (_, Some(ended)) => {
                 if let Some(result) = ended.result.as_ref().filter(|_| !effect.is_lost) {
-                    node.trigger_waits.ended(&ended.run, &result.outcome());
+                    let PendingUpdate { output, value, .. } = effect.update;
+                    let (output, value) = (output.clone(), value.clone());
+                    let end = Ended { output, value, ..Ended::new(result.outcome()) };
+                    node.trigger_waits.ended(&ended.run, &end);
                 }
                 // Another run may wait for the end of this one, or for its key.
                 if effect.update.key.is_some() {

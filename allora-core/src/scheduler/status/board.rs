@@ -121,7 +121,8 @@ impl Board {
             let runs = view.runs.get_or_insert_default();
             runs.elsewhere = lease.map(|lease| {
                 let (scheduled_at, since) = (lease.occurrence.scheduled_at, Some(lease.started_at));
-                let place = Place { node: lease.node.clone(), is_here: false, scheduled_at, since };
+                let (node, progress) = (lease.node.clone(), None);
+                let place = Place { node, is_here: false, scheduled_at, since, progress };
                 (place, lease.until)
             });
             if state.last.is_some() {

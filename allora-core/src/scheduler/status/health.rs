@@ -10,7 +10,7 @@ use crate::{
         StoreStatus,
     },
     job::Placement,
-    pattern::Pattern,
+    registry::RunProgress,
     scheduler::node::{Node, Stop},
 };
 use std::{
@@ -115,26 +115,29 @@ impl Node {
     /// The state of this node, from what its parts have published.
     pub(in crate::scheduler) fn health(&self) -> Health {
         let mono = self.runtime.now();
-        let (at, age, is_stopping, capacity, kind_capacity, jobs) =
-            {
-                let shared = self.shared();
-                let capacity = CapacityStatus {
-                    limit: self.config.concurrency,
-                    used: shared.running,
-                    reserved: [Placement::OneNode, Placement::EveryNode]
-                        .map(|one| shared.claiming[one])
-                        .iter()
-                        .sum(),
-                };
-                let limits = self.router.limits().iter().zip(&shared.running_kinds);
-                let of_kind = |((pattern, limit), used): (&(Pattern, usize), &usize)| {
-                    KindCapacity { kinds: pattern.to_string(), limit: *limit, used: *used }
-                };
-                let kind_capacity: Vec<_> = limits.map(of_kind).collect();
-                let age = shared.clock_is_known.then(|| shared.clock.age(mono));
-                let is_stopping = shared.stop != Stop::No;
-                (shared.clock.now(mono), age, is_stopping, capacity, kind_capacity, shared.jobs())
+        let router = self.router();
+        let (at, age, is_stopping, capacity, kind_capacity, jobs) = {
+            let shared = self.shared();
+            let capacity = CapacityStatus {
+                limit: self.config.concurrency,
+                used: shared.running,
+                reserved: [Placement::OneNode, Placement::EveryNode]
+                    .map(|one| shared.claiming[one])
+                    .iter()
+                    .sum(),
             };
+            let limits = shared.kind_limits.iter().zip(&shared.running_kinds);
+            let limits = router.limited_kinds().zip(limits);
+            let of_kind = |(kinds, (limit, used)): (String, (&usize, &usize))| KindCapacity {
+                kinds,
+                limit: *limit,
+                used: *used,
+            };
+            let kind_capacity: Vec<_> = limits.map(of_kind).collect();
+            let age = shared.clock_is_known.then(|| shared.clock.age(mono));
+            let is_stopping = shared.stop != Stop::No;
+            (shared.clock.now(mono), age, is_stopping, capacity, kind_capacity, shared.jobs())
+        };
         let (conditions, is_subscribed, clock_offset_ms, unresolved_claims, fleet) = {
             let seen = self.board.seen();
             // The values are copied without the lock.
@@ -185,6 +188,20 @@ impl Node {
         own.map(|one| format!("{}: {}", one.condition.code(), one.condition)).collect()
     }
 
+    /// The progress of the active runs that have set any, for its record.
+    pub(in crate::scheduler) fn progress(&self) -> Vec<RunProgress> {
+        let shared = self.shared();
+        let active = shared.active.iter().filter(|(_, active)| active.result.is_none());
+        let progress = active.filter_map(|(_, active)| {
+            let (name, fence) = (active.run.name().to_owned(), active.run.fence());
+            Some(RunProgress { text: active.run.control().progress()?, name, fence })
+        });
+        let mut progress: Vec<RunProgress> = progress.collect();
+        drop(shared);
+        progress.sort();
+        progress
+    }
+
     /// The status of each job in code, and of each stored schedule that runs here.
     pub(in crate::scheduler) fn statuses(&self) -> Vec<JobStatus> {
         let mono = self.runtime.now();
@@ -203,6 +220,7 @@ impl Node {
                 is_here: true,
                 scheduled_at: run.scheduled_at(),
                 since: Some(at - chrono::TimeDelta::from_std(age).unwrap_or_default()),
+                progress: run.control().progress(),
             };
             match statuses.binary_search_by(|status| status.name.as_str().cmp(run.name())) {
                 Ok(i) => statuses[i].running.push(place),

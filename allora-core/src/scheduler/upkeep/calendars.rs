@@ -28,7 +28,7 @@ use std::{pin::pin, sync::Arc, time::Instant};
 
 /// Reads calendars until the scheduler is stopped.
 pub(in crate::scheduler) async fn read(node: Arc<Node>) {
-    if node.router.is_empty() {
+    if node.router().is_empty() {
         return;
     }
     let cache = &node.calendars;

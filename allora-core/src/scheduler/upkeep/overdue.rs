@@ -88,11 +88,12 @@ async fn confirmed(node: &Node, suspected: Vec<(Time, Arc<str>)>) -> Result<Vec<
 
 /// The overdue occurrences of stored schedules that this node can start.
 async fn stored(node: &Node, now: Time) -> Result<Vec<(Arc<str>, Time)>> {
-    let Some(queries) = node.backend.queries().filter(|_| !node.router.is_empty()) else {
+    let router = node.router();
+    let Some(queries) = node.backend.queries().filter(|_| router.has_kinds(&[])) else {
         return Ok(Vec::new());
     };
     let kinds = within(node, "kinds", queries.kinds()).await?;
-    let kinds = kinds.iter().map(String::as_str).filter(|kind| node.router.matches(kind));
+    let kinds = kinds.iter().map(String::as_str).filter(|kind| router.matches(kind));
     let kinds: Vec<&str> = kinds.collect();
     if kinds.is_empty() {
         return Ok(Vec::new());

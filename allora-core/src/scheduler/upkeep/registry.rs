@@ -12,7 +12,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     job::Placement,
     planner::Input,
-    registry::{Fleet, NodeInfo, Rankings, encode, name_hash, read_nodes, record_of},
+    registry::{FORMAT, Fleet, NodeInfo, Rankings, encode, name_hash, read_nodes, record_of},
     scheduler::{
         monotonic::later,
         node::{Node, Stop},
@@ -226,16 +226,19 @@ impl Registry {
             let state = (shared.running, shared.stop);
             (node.now(&shared), state, shared.shared_jobs(), names, needed, report)
         };
-        let orphans = self.retention.orphans();
+        let (orphans, router) = (self.retention.orphans(), node.router());
         NodeInfo {
             node: node.id.to_string(),
             version: node.config.build_version.clone(),
-            kinds: node.router.patterns().cloned().collect(),
+            format: FORMAT,
+            kinds: router.patterns().cloned().collect(),
+            kinds_change: router.can_change(),
             labels: node.config.labels.clone(),
             needed_labels,
             is_complete: true,
             concurrency: node.config.concurrency,
             running,
+            progress: node.progress(),
             jobs,
             jobs_hash,
             job_names,

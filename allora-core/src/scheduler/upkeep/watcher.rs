@@ -57,7 +57,7 @@ impl Watcher {
     /// requests show that the store does not answer.
     async fn read_store(&mut self) {
         self.overdue.look(&self.node).await;
-        if self.node.router.is_empty() {
+        if self.node.router().is_empty() {
             return;
         }
         if let Ok(unhandled) = self.find_unhandled().await {
@@ -71,7 +71,7 @@ impl Watcher {
     /// Reports the stored schedules that wait because the store's clock was set back.
     async fn find_ahead(&mut self) {
         let node = self.node.clone();
-        if !node.router.is_empty()
+        if !node.router().is_empty()
             && node.was_set_back.swap(false, Ordering::AcqRel)
             && self.ahead.find(&node).await.is_err()
         {
@@ -99,9 +99,9 @@ impl Watcher {
             return Ok(Unhandled::default());
         };
         let kinds = within(node, "kinds", queries.kinds()).await?;
-        let fleet = node.board.seen().fleet.clone();
+        let (fleet, router) = (node.board.seen().fleet.clone(), node.router());
         let is_handled = |kind: &str| {
-            node.router.matches(kind) || fleet.as_ref().is_some_and(|fleet| fleet.handles(kind))
+            router.matches(kind) || fleet.as_ref().is_some_and(|fleet| fleet.handles(kind))
         };
         let kinds: Vec<&str> =
             kinds.iter().map(String::as_str).filter(|kind| !is_handled(kind)).collect();

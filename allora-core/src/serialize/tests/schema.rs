@@ -13,7 +13,7 @@ use crate::{
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{CatchUp, Overlap},
     record::{ChangeResult, HistoryBuffer, OpContext, apply},
-    registry::NodeInfo,
+    registry::{NodeInfo, RunProgress},
     stored::{ScheduleExport, Why, WhyCode},
 };
 use chrono::DateTime;
@@ -54,6 +54,7 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("Change", changes()),
         ("StoredSchedule", stored()),
         ("ScheduleExport", vec![json!(exported(&full)), json!(exported(&least()))]),
+        ("RunProgress", vec![json!(node("", None).progress[0])]),
         ("NodeInfo", vec![json!(node("v1", Some("n1"))), json!(node("", None))]),
         ("JobStatus", vec![json!(job()), json!(bare_job())]),
         ("Health", vec![json!(health()), json!(bare_health())]),
@@ -121,6 +122,8 @@ fn node(version: &str, unique_name: Option<&str>) -> NodeInfo {
         list.push("x".to_owned());
     }
     info.kinds = vec!["mail".into()];
+    let (name, text) = ("a".to_owned(), "40 %".to_owned());
+    info.progress = vec![RunProgress { name, fence: 1, text }];
     info
 }
 
@@ -134,7 +137,7 @@ fn why() -> Why {
 
 fn bare_job() -> JobStatus {
     let mut job = JobStatus { next: None, last: None, last_success: None, ..job() };
-    job.running[0].since = None;
+    (job.running[0].since, job.running[0].progress) = (None, None);
     job
 }
 
@@ -198,7 +201,9 @@ fn object_schema(values: &[&Value], defined: &[(&str, Vec<Value>)]) -> Value {
     let property = |key: &String| {
         let values: Vec<&Value> = objects.iter().filter_map(|object| object.get(key)).collect();
         let schema = match key.as_str() {
-            "data" => json!({ "description": "JSON; {\"$text\": …} or {\"$hex\": …}; null: none" }),
+            "data" | "value" => {
+                json!({ "description": "JSON; {\"$text\": …} or {\"$hex\": …}; null: none" })
+            }
             "evidence" => json!({ "type": "object", "description": "values by name" }),
             "also" => json!({ "type": "array", "items": { "$ref": "#/$defs/Why" } }),
             "settings" => json!({ "type": "object", "additionalProperties": { "type": "string" } }),

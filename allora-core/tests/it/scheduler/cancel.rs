@@ -337,7 +337,7 @@ fn a_trigger_that_waits_for_its_retry_or_for_a_node_is_cancelled() {
         assert_eq!(lab.sim.block_on(client.cancel(name)).unwrap(), 0, "{name}");
     }
     let wait = client.trigger_and_wait("stored", "yours", secs(1));
-    assert_eq!(lab.sim.block_on(wait).unwrap(), Outcome::Cancelled);
+    assert_eq!(lab.sim.block_on(wait).unwrap().outcome, Outcome::Cancelled);
     lab.until(55.0);
     assert_eq!(lab.ran("job"), [5.]);
     assert_eq!(lab.story("job"), ["retried 5", "cancelled 5"]);

@@ -239,7 +239,10 @@ fn a_backfill_delays_the_schedule_by_at_most_one_of_its_runs() {
         let (id, scheduled_at) = (format!("fill-{i}"), Some(at(-1e6 + f64::from(i))));
         // A record keeps only so many triggers at once.
         let retention = Duration::ZERO;
-        if lab.operate("job", Action::Trigger { id: &id, scheduled_at, retention }).is_err() {
+        if lab
+            .operate("job", Action::Trigger { id: &id, scheduled_at, retention, data: None })
+            .is_err()
+        {
             break;
         }
     }

@@ -3,8 +3,8 @@
 
 use crate::support::{Lab, Member, Seat, at, ms, secs};
 use allora_core::{
-    Condition, ErrorKind, Event, Handle, NodeInfo, Overlap, Pattern, SchedulerBuilder, Schedules,
-    StorePart, StoredSchedule, backend::Action, every, stored::Filter,
+    Condition, ErrorKind, Event, Handle, NodeInfo, Overlap, Pattern, Run, Runtime,
+    SchedulerBuilder, Schedules, StorePart, StoredSchedule, backend::Action, every, stored::Filter,
 };
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -307,4 +307,44 @@ fn records_of_nodes_are_in_no_list_history_or_kind_and_no_job_may_have_their_nam
     let named = allora_core::job(every(HOUR), async |_: allora_core::Run| {});
     let refused = member.handle.add(record, named).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn the_progress_of_a_run_is_in_the_next_record_of_its_node_and_is_no_write_of_its_own() {
+    let lab = Lab::new(9);
+    let counts = |n: u32| {
+        let lab = Lab::new(9);
+        let worker = lab.start(|seat, b| b.add("job", works(seat, n)));
+        lab.until(60.0);
+        worker.faults.calls()
+    };
+    assert_eq!(counts(0), counts(50), "as many requests with progress as without");
+    let worker = lab.start(|seat, b| b.add("job", works(seat, 50)));
+    lab.until(15.5);
+    let place = &worker.handle.jobs()[0].running[0];
+    assert_eq!(place.progress.as_deref(), Some("4 of 50"), "on its node at once");
+    lab.until(31.0);
+    let client = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
+    let progress = || lab.sim.block_on(client.progress("job")).unwrap();
+    let [run] = &progress()[..] else { panic!("one run") };
+    let fence = lab.state("job").leases[0].fence;
+    assert!(["18 of 50", "19 of 50"].contains(&&*run.text), "at the last heartbeat: {run:?}");
+    assert_eq!(run.fence, fence);
+    assert_eq!(lab.sim.block_on(client.progress("other")).unwrap(), []);
+    lab.until(90.0);
+    assert_eq!(progress(), []);
+}
+
+/// A job that tells its progress once a second, so often, and takes 50 s.
+fn works(seat: &Seat, tells: u32) -> allora_core::JobSpec {
+    let node = seat.node.clone();
+    let schedule = allora_core::at(at(10.0));
+    allora_core::job(schedule, async move |run: Run| {
+        for n in 0..50 {
+            node.sleep_until(node.now() + secs(1)).await;
+            if n < tells {
+                run.set_progress(format!("{n} of {tells}"));
+            }
+        }
+    })
 }

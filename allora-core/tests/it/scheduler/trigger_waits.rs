@@ -3,7 +3,7 @@
 use crate::support::{Lab, Over, ms, secs};
 use allora_core::{
     BoxError, ErrorKind, Result, Retry, Run, Schedules,
-    backend::{HistoryQuery, Outcome, TriggerStatus},
+    backend::{Ended, HistoryQuery, Outcome, TriggerStatus},
     every,
 };
 use allora_memory::Memory;
@@ -24,7 +24,7 @@ fn the_wait_ends_with_the_last_attempt_on_a_store_without_history() {
     let member = seat.run(builder.build().unwrap());
     lab.until(10.0);
     let wait = member.handle.trigger_and_wait("job", "a", secs(60));
-    assert_eq!(lab.sim.block_on(wait).unwrap(), Outcome::Succeeded);
+    assert_eq!(lab.sim.block_on(wait).unwrap().outcome, Outcome::Succeeded);
     let waited = lab.now() - crate::support::at(10.0);
     assert!((9..10).contains(&waited.num_seconds()), "{waited}");
     assert_eq!(lab.log.of("job").len(), 2);
@@ -47,7 +47,7 @@ fn the_end_of_a_run_on_another_node_is_found_in_the_history() {
     // The entry of an earlier trigger is not taken for this one.
     for (runs, id) in (1..).zip(["a", "b"]) {
         let wait = asks.handle.trigger_and_wait("remote", id, secs(60));
-        assert_eq!(lab.sim.block_on(wait).unwrap(), failed);
+        assert_eq!(lab.sim.block_on(wait).unwrap().outcome, failed);
         assert_eq!(lab.log.of("remote").len(), runs);
         assert!(
             lab.log
@@ -58,7 +58,39 @@ fn the_end_of_a_run_on_another_node_is_found_in_the_history() {
     }
     let schedules = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
     let wait = schedules.trigger_and_wait("acme", "b", secs(60));
-    assert_eq!(lab.sim.block_on(wait).unwrap(), Outcome::Succeeded);
+    assert_eq!(lab.sim.block_on(wait).unwrap().outcome, Outcome::Succeeded);
+}
+
+#[test]
+fn the_value_of_the_last_attempt_is_in_the_end_of_the_wait_and_in_the_history() {
+    let lab = Lab::new(1);
+    let asks = lab.start(|_, b| b);
+    let runs = lab.start(|seat, b| {
+        let values = |run: &Run| -> std::result::Result<(), BoxError> {
+            run.set_output("two lines\n");
+            let wrong = [run.set_value(format!("[{}]", "1,".repeat(2_048))), run.set_value("{a}")];
+            for error in wrong.map(Result::unwrap_err) {
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            }
+            run.set_value("[0]")?;
+            run.set_value(format!("[{}]", run.attempt()))?;
+            fails_once(run)
+        };
+        let job = seat.work(every(HOUR), secs(1), values).at_least_once(secs(30));
+        b.add("job", job.retry(Retry::up_to(3, secs(5))))
+    });
+    lab.until(10.0);
+    for (member, id) in [(&asks, "a"), (&runs, "b"), (&asks, "b")] {
+        let end = lab.sim.block_on(member.handle.trigger_and_wait("job", id, secs(60))).unwrap();
+        assert_eq!(
+            (&end.outcome, end.value.as_deref()),
+            (&Outcome::Succeeded, Some("[2]")),
+            "{id}"
+        );
+        assert_eq!(end.output.as_deref(), Some("two lines\n"));
+    }
+    let kept: Vec<_> = lab.past("job").into_iter().map(|entry| entry.value.unwrap()).collect();
+    assert_eq!(kept, ["[1]", "[2]", "[1]", "[2]"]);
 }
 
 #[test]
@@ -71,9 +103,9 @@ fn an_id_that_has_run_is_not_run_again_and_has_the_outcome_of_that_run() {
     let schedules = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
     for _ in 0..2 {
         let wait = member.handle.trigger_and_wait("job", "order-7", secs(60));
-        assert_eq!(lab.sim.block_on(wait).unwrap(), failed);
+        assert_eq!(lab.sim.block_on(wait).unwrap().outcome, failed);
         let wait = schedules.trigger_and_wait("job", "order-7", secs(60));
-        assert_eq!(lab.sim.block_on(wait).unwrap(), failed);
+        assert_eq!(lab.sim.block_on(wait).unwrap().outcome, failed);
     }
     assert_eq!((lab.now() - crate::support::at(10.0)).num_seconds(), 3, "at once");
     let again = lab.sim.block_on(schedules.trigger("job", "order-7")).unwrap();
@@ -97,7 +129,7 @@ fn the_end_of_an_id_that_has_run_is_unknown_without_a_history() {
     let member = seat.run(builder.build().unwrap());
     lab.until(10.0);
     let first = member.handle.trigger_and_wait("job", "order-7", secs(60));
-    assert_eq!(lab.sim.block_on(first).unwrap(), Outcome::Succeeded);
+    assert_eq!(lab.sim.block_on(first).unwrap().outcome, Outcome::Succeeded);
     let again = member.handle.trigger_and_wait("job", "order-7", secs(60));
     let error = lab.sim.block_on(again).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -133,7 +165,7 @@ fn a_wait_in_vain_ends_with_its_time_and_one_without_history_at_once() {
     assert!(error.to_string().contains("has not ended within 20s"), "{error}");
     assert_eq!((lab.now() - crate::support::at(10.0)).num_seconds(), 20);
     let schedules = Schedules::on(Memory::new(), lab.clock()).unwrap();
-    let wait: Result<Outcome> = lab.sim.block_on(schedules.trigger_and_wait("job", "a", secs(20)));
+    let wait: Result<Ended> = lab.sim.block_on(schedules.trigger_and_wait("job", "a", secs(20)));
     let error = wait.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("keeps no history"), "{error}");
