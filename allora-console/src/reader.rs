@@ -11,7 +11,7 @@ use crate::access::Access;
 use allora_core::{
     ActiveCondition, Condition, Error, ErrorKind, Handle, Health, HistoryEntry, HistoryQuery,
     NodeInfo, Outcome, Result, Schedules, Time,
-    backend::{Author, HistoryCursor, JobState, NextRun, Triggered},
+    backend::{Author, Ended, HistoryCursor, JobState, NextRun, Triggered},
     check_name,
     record::{Change, ChangeResult},
     stored::{ChangeFilter, ChangePage, Definition, Fact, Why, WhyCode},
@@ -73,7 +73,11 @@ impl Reader {
     pub(crate) fn whole_store(&self, note: &str) -> Schedules {
         let who = self.access.who();
         let actor = if check_name(who).is_ok() { who } else { "a reader" };
-        self.schedules.clone().by(Author::new(actor).via(self.via).note(note))
+        let store = self.schedules.clone().by(Author::new(actor).via(self.via).note(note));
+        match self.access.shortest_period() {
+            Some(period) => store.shortest_period("", period),
+            None => store,
+        }
     }
 
     pub(crate) async fn store_now(&self) -> Result<Time> {
@@ -127,15 +131,19 @@ impl Reader {
         id: &str,
         triggered: &Triggered,
         timeout: Duration,
-    ) -> Result<Option<Outcome>> {
+    ) -> Result<Option<Ended>> {
         match self.schedules.end_of_trigger(name, id, triggered, timeout).await {
             Err(error) if [ErrorKind::Unavailable, ErrorKind::NotFound].contains(&error.kind()) => {
                 Ok(None)
             }
-            Ok(outcome) => Ok(Some(match &self.redact {
-                Some(redact) => without_secrets(outcome, name, redact),
-                None => outcome,
-            })),
+            Ok(mut end) => {
+                if let Some(redact) = &self.redact {
+                    end.outcome = without_secrets(end.outcome, name, redact);
+                    end.output = end.output.map(|output| redact(name, &output));
+                    end.value = end.value.map(|value| redact(name, &value));
+                }
+                Ok(Some(end))
+            }
             Err(error) => Err(error),
         }
     }

@@ -67,8 +67,8 @@ fn hide_data(value: &mut Value) {
     match value {
         Value::Object(object) => {
             object.remove("data");
-            if let Some(output) = object.get_mut("output") {
-                *output = Value::Null;
+            for field in ["output", "value"] {
+                object.entry(field).and_modify(|of_run| *of_run = Value::Null);
             }
             object.values_mut().for_each(hide_data);
         }
@@ -86,9 +86,11 @@ mod tests {
     #[test]
     fn data_and_output_are_hidden_wherever_they_stand() {
         let error = "exit status: 3; its output ends: hush";
-        let mut value =
-            json!({ "items": [{ "data": { "a": 1 }, "output": "hush", "error": error }] });
+        let mut value = json!({ "items": [{ "data": { "a": 1 }, "output": "hush", "value": 7, "error": error }] });
         hide_data(&mut value);
-        assert_eq!(value, json!({ "items": [{ "output": null, "error": "exit status: 3" }] }));
+        assert_eq!(
+            value,
+            json!({ "items": [{ "output": null, "value": null, "error": "exit status: 3" }] })
+        );
     }
 }

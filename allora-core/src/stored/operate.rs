@@ -326,7 +326,7 @@ impl Schedules {
         id: &str,
         triggered: &Triggered,
         timeout: Duration,
-    ) -> Result<Outcome> {
+    ) -> Result<Ended> {
         self.end_of((name, id), triggered, timeout, pending()).await
     }
 
