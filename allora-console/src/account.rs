@@ -1,48 +1,12 @@
-//! An account: a reader with limits on the number of its jobs, and on how often they run.
+//! An account: a reader with a limit on the number of its jobs.
 
 use crate::reader::Reader;
-use allora_core::{
-    Error, ErrorKind, Result,
-    backend::JobState,
-    schedule::{next_n, period_text},
-    stored::Filter,
-    time::since,
-};
+use allora_core::{Error, Result, stored::Filter};
 
 /// The jobs that one request reads to count them.
 const PAGE: usize = 500;
 
-/// The times of a schedule whose distances are looked at: of one that repeats itself within as many, all of them.
-const TIMES: usize = 1_000;
-
 impl Reader {
-    /// Refuses a definition by which a job would run more often than the reader may have it, as its next 1,000 times
-    /// show.
-    ///
-    /// # Errors
-    /// `Invalid`: it would run too often. `Unavailable`.
-    pub(crate) async fn admits_period(&self, name: &str, definition: &str) -> Result<()> {
-        let Some(least) = self.access().shortest_period() else { return Ok(()) };
-        let mut state = JobState::empty(name);
-        definition.clone_into(&mut state.definition);
-        let definition = match self.definition(&state).await {
-            // The store refuses it as well.
-            Err(error) if error.kind() == ErrorKind::Invalid => return Ok(()),
-            definition => definition?,
-        };
-        let times = next_n(definition.schedule(), self.store_now().await?, TIMES);
-        let shortest = times.windows(2).map(|pair| since(pair[1], pair[0])).min();
-        match shortest.filter(|period| *period < least) {
-            None => Ok(()),
-            Some(period) => Err(Error::invalid(format!(
-                "the schedule has two times within {}, and account {:?} may have them {} apart; write a longer period",
-                period_text(period),
-                self.access().who(),
-                period_text(least)
-            ))),
-        }
-    }
-
     /// As [`admits_new`](Self::admits_new), for the jobs of these names that do not exist yet.
     pub(crate) async fn admits_all(&self, names: impl Iterator<Item = &str>) -> Result<()> {
         if self.access().max_jobs().is_none() {
@@ -115,30 +79,6 @@ mod tests {
             }
             let unlimited = Reader::new(schedules.clone(), Access::reader("ann"), None);
             unlimited.admits_new(usize::MAX).await.unwrap();
-        });
-    }
-
-    #[test]
-    fn an_account_has_no_schedule_that_runs_too_often() {
-        let sim = Sim::new(1);
-        let schedules = Schedules::on(Memory::new(), sim.node()).unwrap();
-        let minute = std::time::Duration::from_secs(60);
-        let access = Access::reader("acme").with_shortest_period(5 * minute);
-        let reader = Reader::new(schedules, access, None);
-        sim.block_on(async {
-            for (schedule, is_admitted) in [
-                ("@every 5m", true),
-                ("@every 299s", false),
-                ("*/5 * * * *", true),
-                ("*/5,7 * * * *", false),
-                ("58 23 * * *", true),
-                ("0,4 0 1 1 *", false),
-                ("@every 1m; except 2026-12-25", false),
-                ("every weekday at 9:30", true),
-            ] {
-                let admitted = reader.admits_period("acme/a", schedule).await;
-                assert_eq!(admitted.is_ok(), is_admitted, "{schedule}: {admitted:?}");
-            }
         });
     }
 

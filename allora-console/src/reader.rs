@@ -73,7 +73,11 @@ impl Reader {
     pub(crate) fn whole_store(&self, note: &str) -> Schedules {
         let who = self.access.who();
         let actor = if check_name(who).is_ok() { who } else { "a reader" };
-        self.schedules.clone().by(Author::new(actor).via(self.via).note(note))
+        let store = self.schedules.clone().by(Author::new(actor).via(self.via).note(note));
+        match self.access.shortest_period() {
+            Some(period) => store.shortest_period("", period),
+            None => store,
+        }
     }
 
     pub(crate) async fn store_now(&self) -> Result<Time> {

@@ -17,8 +17,8 @@ pub(crate) enum Act {
     Pause(Option<Time>),
     Resume(Gap),
     Skip(usize),
-    /// With this id.
-    Trigger(String),
+    /// With this id, and data in place of the job's.
+    Trigger(String, Option<Vec<u8>>),
     /// All that is active or waits, or the trigger with this id.
     Cancel(Option<String>),
     Rerun(Occurrence),
@@ -41,7 +41,7 @@ impl Act {
             Self::Pause(_) => "pause",
             Self::Resume(_) => "resume",
             Self::Skip(_) => "skip",
-            Self::Trigger(_) => "trigger",
+            Self::Trigger(..) => "trigger",
             Self::Cancel(_) => "cancel",
             Self::Rerun(_) => "rerun",
             Self::Dismiss(_) => "dismiss",
@@ -132,7 +132,10 @@ async fn done(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Effe
             let count = skipped.map_or(Some(0), |left_out| left_out.count);
             Effect::Runs(count.and_then(|count| usize::try_from(count).ok()))
         }
-        Act::Trigger(id) => Effect::Triggered(Box::new(store.trigger(name, id).await?)),
+        Act::Trigger(id, data) => Effect::Triggered(Box::new(match data {
+            None => store.trigger(name, id).await?,
+            Some(data) => store.trigger_with(name, id, data.as_slice()).await?,
+        })),
         Act::Cancel(None) => Effect::Runs(Some(store.cancel(name).await?)),
         Act::Cancel(Some(id)) => Effect::Runs(Some(store.cancel_trigger(name, id).await?)),
         Act::Rerun(occurrence) => store.rerun(name, occurrence).await?.into(),

@@ -387,8 +387,6 @@ impl Form {
             true => reader.admits_new(1).await.map_err(|error| ("name", error)),
             false => Ok(()),
         };
-        let period = reader.admits_period(name, &state.definition).await;
-        let admitted = admitted.and(period.map_err(|error| ("schedule", error)));
         let read = reader.definition(&state).await.map_err(|error| ("schedule", error));
         match admitted.and(read) {
             Ok(definition) => Ok(Ok(definition)),

@@ -100,7 +100,7 @@ impl Form {
             Verb::Skip => Act::Skip(self.number()?),
             Verb::Trigger => {
                 check_name(&self.id).map_err(|error| format!("The id cannot be used: {error}."))?;
-                Act::Trigger(self.id.clone())
+                Act::Trigger(self.id.clone(), None)
             }
             Verb::Cancel => Act::Cancel(Some(self.id.clone()).filter(|id| !id.is_empty())),
             Verb::Rerun => Act::Rerun(self.letter(facts)?.occurrence.clone()),

@@ -44,7 +44,7 @@ pub(crate) async fn put(call: Call) -> Answer {
     of_name(&mut object, name)?;
     let has_data = object.contains_key("data");
     let wanted = schedule(object)?;
-    may_have(&call, &wanted).await?;
+    may_have(&call, &wanted)?;
     for attempt in 1.. {
         let state = found(reader, name).await?;
         tags.check(state.as_ref())?;
@@ -95,7 +95,7 @@ pub(crate) async fn patch(call: Call) -> Answer {
         merge(&mut object, &patch);
         of_name(&mut object, name)?;
         let mut stored = schedule(object)?;
-        may_have(&call, &stored).await?;
+        may_have(&call, &stored)?;
         if !patch.contains_key("data") {
             stored = stored.data_bytes(state.data.clone());
         }

@@ -3,6 +3,7 @@
 use super::{
     call::{Answer, Call},
     problem::{Problem, Type},
+    schedule::schedule,
 };
 use crate::actions::{Act, Effect, Verb, apply, check_note};
 use allora_core::{
@@ -40,6 +41,15 @@ struct Skip {
     #[serde(default)]
     note: String,
     count: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trigger {
+    #[serde(default)]
+    note: String,
+    id: Option<String>,
+    data: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -167,7 +177,8 @@ pub(crate) async fn backfill(call: Call) -> Answer {
 /// One run now. The id makes it safe to send the request again; with `wait`, the answer is its end.
 pub(crate) async fn trigger(call: Call) -> Answer {
     let Call { query, reader, headers, shared, .. } = &call;
-    let WithId { note, id } = body(&call).await?;
+    let Trigger { note, id, data } = body(&call).await?;
+    let data = data.map(self::data).transpose()?;
     let key = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
     // As a string of structured fields, it has quotes.
     let key = key.map(|key| key.trim_matches('"').to_owned());
@@ -186,7 +197,12 @@ pub(crate) async fn trigger(call: Call) -> Answer {
         // A store without a history is known before anything is triggered.
         reader.has_history()?;
     }
-    let Effect::Triggered(triggered) = act(&call, &Act::Trigger(id.clone()), &note).await? else {
+    let triggered = act(&call, &Act::Trigger(id.clone(), data), &note).await;
+    let triggered = triggered.map_err(|problem| match problem.of() {
+        Type::Exists => Problem::new(Type::Conflict, problem.detail()).field("data"),
+        _ => problem,
+    });
+    let Effect::Triggered(triggered) = triggered? else {
         return Err(Problem::new(Type::Internal, "the store has not answered the trigger"));
     };
     let name = query.text("name");
@@ -199,7 +215,10 @@ pub(crate) async fn trigger(call: Call) -> Answer {
     object["status"] = "ended".into();
     object["outcome"] = json!(end.outcome);
     object["output"] = json!(end.output);
-    object["value"] = json!(end.value);
+    object["value"] = json!(end.value.map(|value| match serde_json::from_str(&value) {
+        Ok(value) => value,
+        Err(_) => Value::String(value),
+    }));
     call.json(object)
 }
 
@@ -219,6 +238,13 @@ fn told(name: &str, id: &str, triggered: &Triggered) -> Value {
         "output": null,
         "value": null,
     })
+}
+
+/// The bytes of data in a body, as of a stored schedule.
+fn data(data: Value) -> Result<Vec<u8>, Problem> {
+    let object = json!({ "name": "a", "kind": "a", "schedule": "@daily", "data": data });
+    let Value::Object(object) = object else { return Ok(Vec::new()) };
+    Ok(schedule(object)?.bytes()?.to_vec())
 }
 
 /// The body of an action, on a job that exists for the caller.

@@ -197,6 +197,10 @@ impl Problem {
         self.0.of
     }
 
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     pub(crate) fn has_field(&self) -> bool {
         self.0.field.is_some()
     }

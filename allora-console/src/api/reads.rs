@@ -61,8 +61,7 @@ pub(crate) async fn one(call: Call) -> Answer {
             look = (look * 2).min(LAST_LOOK);
             continue;
         }
-        let states = shown::states(reader, &state, reader.store_now().await?).await?;
-        let mut job = shown::job(&state, &states);
+        let mut job = shown::whole_job(reader, &state, reader.store_now().await?).await?;
         job["tag"] = tag.into();
         return call.json(job);
     }

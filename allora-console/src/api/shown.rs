@@ -21,11 +21,17 @@ pub(crate) fn job(state: &JobState, states: &[Word]) -> Value {
     object
 }
 
-/// The states of a job that the reader has been given.
-pub(crate) async fn states(reader: &Reader, state: &JobState, now: Time) -> Result<Vec<Word>> {
-    let is_orphaned = NodeInfo::is_orphan(&reader.nodes().await?, state);
+/// A job that the reader has been given, with its states, and the progress of its runs.
+pub(crate) async fn whole_job(reader: &Reader, state: &JobState, now: Time) -> Result<Value> {
+    let nodes = reader.nodes().await?;
+    let is_orphaned = NodeInfo::is_orphan(&nodes, state);
     let waiting = reader.waiting_for_keys(std::slice::from_ref(state), now).await?;
-    Ok(words(state, Around { is_orphaned, is_key_busy: !waiting.is_empty() }, now))
+    let around = Around { is_orphaned, is_key_busy: !waiting.is_empty() };
+    let mut object = job(state, &words(state, around, now));
+    let progress = nodes.iter().flat_map(|node| &node.progress);
+    let progress = progress.filter(|run| run.name == state.name);
+    object["progress"] = json!(progress.collect::<Vec<_>>());
+    Ok(object)
 }
 
 /// The mark of what a caller sees of a job: another one after each change, and not after an extension of a lease.

@@ -8,6 +8,7 @@ mod demand;
 mod pool;
 mod ticket;
 
+use pool::Seat;
 pub(crate) use pool::{Asked, Key, Pool, Verdict};
 pub(crate) use ticket::Tickets;
 
@@ -21,6 +22,9 @@ use std::{
 
 /// The id of the handler.
 const HANDLER: &str = "workers";
+
+/// The time for which a run is kept for a worker that asks again.
+const HELD: Duration = Duration::from_millis(500);
 
 /// The attempts of a job that runs at least once, after which workers that stop answering are no reason for another one:
 /// its occurrence becomes a dead letter, since it may be what stops them.
@@ -84,11 +88,12 @@ impl fmt::Debug for Gateway {
 /// The run of a worker: gives it away, and waits for the result, or until the worker has been silent for a lease.
 async fn work(pool: Weak<Pool>, run: Run) -> Result<(), BoxError> {
     let pool = pool.upgrade();
-    let taken = pool.as_ref().and_then(|pool| {
-        let runtime = pool.node()?.runtime.clone();
-        Some((Pool::offer(pool, &run, runtime.now())?, runtime))
-    });
-    let Some((mut seat, runtime)) = taken else {
+    let node = pool.as_ref().and_then(|pool| Some((pool, pool.node()?.runtime.clone())));
+    let Some((pool, runtime)) = node else {
+        run.decline();
+        return Ok(());
+    };
+    let Some(mut seat) = taken(pool, &run, &*runtime).await else {
         run.decline();
         return Ok(());
     };
@@ -103,6 +108,22 @@ async fn work(pool: Weak<Pool>, run: Run) -> Result<(), BoxError> {
         }
     }
     Ok(run.release()?)
+}
+
+/// Gives the run to a worker. The request for which it was claimed may have ended with other runs just now, and its
+/// worker asks again in a moment; `None` if none does.
+async fn taken(pool: &Arc<Pool>, run: &Run, runtime: &dyn Runtime) -> Option<Seat> {
+    let end = runtime.now() + HELD;
+    loop {
+        let asked = match Pool::offer(pool, run, runtime.now()) {
+            Ok(seat) => return Some(seat),
+            Err(asked) => asked,
+        };
+        if let Either::Right(_) = select(asked, runtime.sleep_until(end)).await {
+            pool.hold_back(run.kind());
+            return None;
+        }
+    }
 }
 
 fn apply(run: &Run, verdict: Verdict) -> Result<(), BoxError> {

@@ -2,7 +2,7 @@
 
 use super::{Node, demand::Demand};
 use crate::access::Access;
-use allora_core::{Pattern, Result, Run};
+use allora_core::{Pattern, Run};
 use futures::channel::oneshot;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -66,6 +66,8 @@ struct State {
     requests: u64,
     held: HashMap<Key, Held>,
     claims: HashMap<Claim, Vec<Key>>,
+    /// Wakes the runs for which no request waits.
+    unplaced: Vec<oneshot::Sender<()>>,
     /// A task forgets kinds.
     forgets: bool,
 }
@@ -125,19 +127,23 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, state: &mut State) -> Result {
+    fn tell(&self, state: &mut State) -> allora_core::Result {
         self.node.get().map_or(Ok(()), |node| state.demand.tell(&node.handle))
     }
 
-    /// Gives a run to the request that has waited longest for it; `None` if none waits.
-    pub(super) fn offer(pool: &Arc<Self>, run: &Run, now: Instant) -> Option<Seat> {
+    /// Gives a run to the request that has waited longest for it. If none waits, returns what is ready at the next
+    /// request.
+    pub(super) fn offer(
+        pool: &Arc<Self>,
+        run: &Run,
+        now: Instant,
+    ) -> Result<Seat, oneshot::Receiver<()>> {
         let mut state = pool.state();
-        let State { demand, waiting, held, claims, .. } = &mut *state;
+        let State { demand, waiting, held, claims, unplaced, .. } = &mut *state;
         let Some((&id, taker)) = waiting.iter_mut().find(|(_, one)| one.asked.wants(run)) else {
-            demand.hold_back(run.kind());
-            // The kinds become fewer, so nothing is rejected.
-            let _ = pool.tell(&mut state);
-            return None;
+            let (wake, asked) = oneshot::channel();
+            unplaced.push(wake);
+            return Err(asked);
         };
         let (verdict, result) = oneshot::channel();
         let key = (run.name().to_owned(), run.fence());
@@ -157,14 +163,22 @@ impl Pool {
             let full = waiting.remove(&id);
             demand.leave(&full.map(|full| full.asked.kinds).unwrap_or_default(), now);
         }
-        Some(Seat { pool: pool.clone(), key, verdict: result })
+        Ok(Seat { pool: pool.clone(), key, verdict: result })
+    }
+
+    /// No worker asks for this kind: no run of it is claimed until one does.
+    pub(super) fn hold_back(&self, kind: &str) {
+        let mut state = self.state();
+        state.demand.hold_back(kind);
+        // The kinds become fewer, so nothing is rejected.
+        let _ = self.tell(&mut state);
     }
 
     /// Waits for runs, for which [`Parked::first`] is woken; or has those of an earlier copy of the request.
     ///
     /// # Errors
     /// `Invalid` for a kind that another handler of this node runs.
-    pub(crate) fn park(pool: &Arc<Self>, node: &Node, asked: Asked) -> Result<Parked> {
+    pub(crate) fn park(pool: &Arc<Self>, node: &Node, asked: Asked) -> allora_core::Result<Parked> {
         let now = node.runtime.now();
         let (first, woken) = oneshot::channel();
         let mut state = pool.state();
@@ -194,7 +208,12 @@ impl Pool {
             return Err(error);
         }
         let begins = !std::mem::replace(&mut state.forgets, true);
+        let unplaced = std::mem::take(&mut state.unplaced);
         drop(state);
+        for run in unplaced {
+            // One that is gone needs no request.
+            let _ = run.send(());
+        }
         if begins {
             node.runtime.spawn(Box::pin(forget(pool.clone(), node.clone())));
         }

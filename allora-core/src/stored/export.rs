@@ -94,11 +94,6 @@ impl ScheduleExport {
     pub fn kind(&self) -> &str {
         &self.0.kind
     }
-
-    /// The definition.
-    pub fn definition(&self) -> &str {
-        &self.0.definition
-    }
 }
 
 /// The state for [`import`](super::Schedules::import): the exported parts only.

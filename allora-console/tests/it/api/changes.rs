@@ -3,8 +3,8 @@
 use super::{Api, everything};
 use crate::{actions::Outage, with_idle_store, with_store};
 use allora::{
-    Memory, Schedules, StoredSchedule,
-    backend::{DeadLetter, JobState},
+    Memory, Run, Scheduler, Schedules, StoredSchedule,
+    backend::{DeadLetter, HistoryLimits, JobState},
     chrono::TimeDelta,
     runtime::Sim,
     stored::ChangeFilter,
@@ -123,6 +123,40 @@ fn a_trigger_with_the_same_id_is_answered_as_the_first() {
         let one = api.post(trigger, json!({})).await.is(202);
         let other = api.post(trigger, json!({})).await.is(202);
         assert_ne!(one.at("/id"), other.at("/id"));
+    });
+}
+
+#[test]
+fn a_trigger_has_data_of_its_own_and_its_run_a_value() {
+    let (sim, store) = (Sim::new(1), Memory::new().with_history(HistoryLimits::default()));
+    let node = sim.node();
+    let echo = async |run: Run| run.set_value(String::from_utf8_lossy(run.data()).into_owned());
+    let scheduler =
+        Scheduler::builder(store.clone()).kind("echo", echo).runtime(node.clone()).build().unwrap();
+    let schedules = Schedules::on(store, node.clone()).unwrap();
+    crate::spawn(&node, scheduler);
+    sim.block_on(async {
+        let stored = StoredSchedule::new("echo", "echo", "@daily").data(&json!({ "n": 1 }));
+        schedules.add(&stored).await.unwrap();
+        let api = Api::new(&schedules, everything("ann"));
+        let trigger = "/job/trigger?name=echo&wait=30s";
+        let own = api.post(trigger, json!({ "id": "7", "data": { "n": 2 } })).await.is(200);
+        assert_eq!(
+            (own.at("/value/n"), own.at("/outcome/outcome")),
+            (&json!(2), &json!("succeeded"))
+        );
+        let again = api.post(trigger, json!({ "id": "7", "data": { "n": 2 } })).await.is(200);
+        assert_eq!(again.json, own.json);
+        let other = api.post(trigger, json!({ "id": "7", "data": { "n": 3 } })).await;
+        other.is_problem(409, "conflict");
+        assert_eq!(other.at("/field"), "data");
+        let bad = json!({ "id": "8", "data": { "$hex": "0" } });
+        api.post(trigger, bad).await.is_problem(422, "rejected");
+        let usual = api.post(trigger, json!({ "id": "9" })).await.is(200);
+        assert_eq!(usual.at("/value/n"), 1);
+        let runner = Api::new(&schedules, Access::reader("ben").with(Scope::Run));
+        let hidden = runner.post(trigger, json!({ "id": "9" })).await.is(200);
+        assert_eq!(*hidden.at("/value"), json!(null));
     });
 }
 
