@@ -102,7 +102,7 @@ impl AccessArgs {
             if !server.is_local() {
                 return Err(Failure::wrong(format!("--listen {listen}: {NOT_LOCAL}")));
             }
-            // What workers may do, a process without --workers has none of.
+            // A process without --workers has no work, so the scope gives nothing there.
             let mut reader = Access::reader("").with(Scope::Work);
             if self.show_data {
                 reader = reader.with_data();

@@ -246,7 +246,7 @@ pub enum Decision {
     /// Nobody has said who asks: 401, with a challenge to which a browser asks for a name and a password
     /// (`Basic`).
     Unknown,
-    /// Somebody has said who asks, and cannot prove it: 401 with this reason, which may be shown and logged.
+    /// The request has a signature that is not accepted: 401 with this reason, which may be shown and logged.
     Unproven(String),
     /// The decision needs the body, which is read as a whole before anything is done with it: at most 1 MiB, or as
     /// much as the operation takes.

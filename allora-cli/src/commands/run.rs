@@ -133,7 +133,7 @@ pub(crate) struct Run {
     /// Also serves the pages of `allora console` there. Without --tokens, the address must be a loopback one.
     #[arg(long, requires = "listen")]
     console: bool,
-    /// Also serves the HTTP API there, below /v1; --console and --workers do so, too.
+    /// Serves the HTTP API there as well, below /v1. --console and --workers include it.
     #[arg(long, requires = "listen")]
     api: bool,
     #[command(flatten)]

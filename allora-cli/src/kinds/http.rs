@@ -190,9 +190,9 @@ impl Answer {
         let status = answer.status();
         let status_line = format!("{:?} {status}", answer.version());
         let mut said = Vec::new();
-        // Who has done what was asked is not waited for, as one would who sends a stream without an end.
+        // The answer of a request that succeeded may be a stream without an end; it is not waited for.
         if !status.is_success() || answer.body().content_length().is_some() {
-            // What came before an error is shown.
+            // If reading fails in the middle, the bytes before that are shown.
             _ = answer.body_mut().as_reader().take(ANSWER).read_to_end(&mut said);
         }
         let said = String::from_utf8_lossy(&said).trim().to_owned();

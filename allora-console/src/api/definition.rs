@@ -58,7 +58,7 @@ pub(crate) async fn put(call: Call) -> Answer {
         in_store(&state)?;
         let mut stored = wanted.clone();
         if !has_data && !shows_data(reader, &state) {
-            // What was not shown is not removed by leaving it out.
+            // The caller could not see the data, so leaving it out does not remove it.
             stored = stored.data_bytes(state.data.clone());
         }
         let is_last = tags != Tags::Any || attempt == ATTEMPTS;
@@ -107,7 +107,7 @@ pub(crate) async fn patch(call: Call) -> Answer {
     Err(Problem::new(Type::Changed, "others change this definition all the time"))
 }
 
-/// `Ok` if a job of this name may exist for the caller.
+/// Refuses names that are outside of the caller's prefixes, as if there were no such job.
 fn named(reader: &Reader, name: &str) -> Result<(), Problem> {
     if reader.access().may_name(name) { Ok(()) } else { Err(Problem::no_job(name)) }
 }

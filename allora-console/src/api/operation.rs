@@ -6,6 +6,10 @@ use super::{
 };
 use crate::access::Scope;
 use futures::future::BoxFuture;
+use std::time::Duration;
+
+/// The longest wait of a request: for a change, for runs, or for the end of a run.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// An operation: a row of the table.
 pub(crate) struct Operation {

@@ -4,7 +4,7 @@ use super::{
     bulk, calendars,
     call::{Answer, Call},
     changes, definition, openapi, operate,
-    operation::{NOTHING, Operation, PATCH, bytes, json, lines, note, optional},
+    operation::{LONGEST_WAIT, NOTHING, Operation, PATCH, bytes, json, lines, note, optional},
     params::{Of, Param},
     reads, runs, service, times, transfer, work,
 };
@@ -62,9 +62,6 @@ const IDEMPOTENCY_KEY: (&str, &str) = (
 
 /// The longest time for which orphans are kept.
 const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-
-/// The longest wait of a request.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 async fn description(_: Call) -> Answer {
     static TEXT: LazyLock<String> = LazyLock::new(|| openapi::description(OPERATIONS).to_string());

@@ -163,7 +163,7 @@ impl Query {
         self.pairs.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
     }
 
-    /// As [`given`](Self::given); `None` also if it is empty.
+    /// As [`given`](Self::given), but an empty value counts as none.
     pub(crate) fn some(&self, name: &str) -> Option<&str> {
         self.given(name).filter(|value| !value.is_empty())
     }

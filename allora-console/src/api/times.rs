@@ -27,7 +27,8 @@ pub(crate) async fn next(call: Call) -> Answer {
 
 async fn coming(call: &Call, state: &JobState, count: usize) -> Result<Vec<Value>, Problem> {
     let Some(cursor) = state.next else { return Ok(Vec::new()) };
-    // What is stored cannot be read, as that of a later build or of a job whose code alone knows its times.
+    // The caller asked well, but the stored schedule cannot be read: a later build wrote it, or only the code of the
+    // job knows its times.
     let unreadable = |error: Error| match error.kind() {
         ErrorKind::Invalid => Problem::new(Type::Conflict, error.to_string()),
         _ => error.into(),

@@ -2,6 +2,7 @@
 
 use super::{
     call::{Answer, Call},
+    operation::LONGEST_WAIT,
     problem::{Problem, Type},
 };
 use crate::{
@@ -19,13 +20,10 @@ use std::{pin::pin, time::Duration};
 const MOST_RUNS: usize = 1_000;
 const MOST_KINDS: usize = 100;
 
-/// The longest name of a worker, id of a request, output and progress, in bytes.
+/// The longest name of a worker, id of a request, and progress, in bytes.
 const LONGEST_NAME: usize = 200;
 
-/// The longest wait for runs.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// A request that has a run waits so long for further ones, which mostly come together.
+/// A request that has its first run waits this long for more, because claims come in batches.
 const FURTHER: Duration = Duration::from_millis(2);
 
 /// The longest wait for the store to record an end.
@@ -306,7 +304,7 @@ async fn end(
     }
 }
 
-/// The run belongs to nobody, or to somebody else.
+/// The run is over, or it belongs to another attempt.
 fn superseded() -> Problem {
     let detail = "this run is over, or another attempt has taken its place: drop the work";
     Problem::new(Type::Superseded, detail)

@@ -184,8 +184,10 @@ impl Pool {
         let mut state = pool.state();
         let claim = asked.claim();
         // The earlier copy ends without runs.
-        let is_same = |one: &Waiting| one.asked.claim() == claim;
-        let earlier = state.waiting.iter().find(|(_, one)| is_same(one)).map(|(id, _)| *id);
+        let is_same = |one: &Asked| {
+            (one.access.who(), &*one.claim_id) == (asked.access.who(), &*asked.claim_id)
+        };
+        let earlier = state.waiting.iter().find(|(_, one)| is_same(&one.asked)).map(|(id, _)| *id);
         if let Some(id) = earlier {
             state.unpark(id, now);
         }

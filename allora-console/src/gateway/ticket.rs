@@ -11,8 +11,8 @@ const SHORTEST: usize = 32;
 /// The length of a signature, in bytes.
 const SIGNATURE: usize = 32;
 
-/// Signs and checks tokens of runs. A token has authority over one attempt, and says so to whoever decodes it: it is not
-/// secret from the worker, only unforgeable.
+/// Signs and checks tokens of runs. A token has authority over one attempt. It is not encrypted: a worker can read its
+/// ticket, but cannot forge another one.
 #[derive(Clone)]
 pub(crate) struct Tickets {
     keyed: Hmac<Sha256>,
@@ -31,7 +31,7 @@ impl Tickets {
         }
         let mut keyed: Hmac<Sha256> =
             KeyInit::new_from_slice(key).map_err(|error| Error::invalid(error.to_string()))?;
-        // A key that signs other things, too, signs none of them by accident.
+        // The text keeps these signatures apart from others that are made with the same key.
         keyed.update(b"run of allora\n");
         Ok(Self { keyed })
     }
