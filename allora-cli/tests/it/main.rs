@@ -18,6 +18,7 @@ mod debian;
 mod docs;
 mod doctor;
 mod exit_codes;
+mod http_api;
 mod lines;
 mod listen;
 mod logging;
