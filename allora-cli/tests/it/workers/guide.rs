@@ -37,12 +37,14 @@ fn the_requests_of_the_guide_on_workers_are_answered_as_it_says() {
     let site = with_key(Site::new("")).with(&["--listen", "127.0.0.1:0", "--tokens", "tokens"]);
     let (line, token) = site.token(&["web", "--scope", "work"]);
     site.write("tokens", &line);
-    for name in ["a", "b", "c"] {
-        let job = ["add", name, "report", "@every 1s", r#"{"to": "ann"}"#, "--lease", "30s"];
-        site.allora(&[&job[..], &["--url", &site.args[1]]].concat());
-    }
     let daemon = site.start();
     let address = address(&daemon.log()).unwrap();
+    daemon.says("has reached its store");
+    for name in ["a", "b", "c"] {
+        let job = ["add", name, "report", "@every 1s", r#"{"to": "ann"}"#, "--lease", "30s"];
+        let said = site.allora(&[&job[..], &["--url", &site.args[1]]].concat());
+        assert_eq!(said.code, 0, "{said:?}");
+    }
     let ask = |request: &str| -> Value {
         let definition = definition.replace("127.0.0.1:9117", &address);
         let mut shell = Command::new("bash");
