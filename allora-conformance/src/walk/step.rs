@@ -344,8 +344,13 @@ impl Walker {
             self.tell(format!("{} {name}: {action:?}", self.nodes[node].id));
             // The changes of one job have an author.
             let author = (*name == NAMES[1]).then_some(&author);
-            operations[0].push(Operation::new(name, planned.for_store()).by(author));
-            operations[1].push(Operation::new(name, action).by(author));
+            // Some operations on runs leave one; others ignore it.
+            let moment = self.now.timestamp_millis();
+            let left =
+                (moment % 4 == 0).then_some(if moment % 8 == 0 { &b"\0a"[..] } else { b"b" });
+            let store = Operation::new(name, planned.for_store()).checkpoint(left);
+            operations[0].push(store.by(author));
+            operations[1].push(Operation::new(name, action).checkpoint(left).by(author));
         }
         let replies = self.both(node, [&operations[0], &operations[1]]).await?;
         for ((name, _), reply) in planned.iter().zip(replies) {
