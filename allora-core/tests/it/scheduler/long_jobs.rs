@@ -99,7 +99,7 @@ fn twice(values: [Vec<u8>; 2]) -> (JobSpec, Arc<Mutex<Vec<Result>>>) {
 fn of_two_checkpoints_at_once_the_later_one_is_kept_and_both_calls_wait_for_the_store() {
     let lab = Lab::new(1);
     let (spec, results) = twice([vec![1], vec![2; 64 << 10]]);
-    lab.start(|_, b| b.add("job", spec.at_least_once(secs(30)).retry(Retry::up_to(1, ms(500)))));
+    lab.start(|_, b| b.add("job", spec.at_least_once(secs(30)).retry(Retry::up_to(3, ms(500)))));
     lab.until(20.0);
     assert!(results.lock().unwrap().iter().all(Result::is_ok));
     assert_eq!(lab.story("job"), ["retried 10", "succeeded 10"]);
@@ -137,7 +137,7 @@ fn a_run_on_every_node_has_checkpoints_too() {
             }
         };
         let spec = job(every(secs(3_600)).phase(secs(10)), work).at_least_once(secs(30));
-        b.add("here", spec.retry(Retry::up_to(1, ms(500))).on_every_node())
+        b.add("here", spec.retry(Retry::up_to(3, ms(500))).on_every_node())
     });
     lab.until(20.0);
     assert_eq!(*done.lock().unwrap(), [(0, 1), (3, 2)]);
