@@ -242,8 +242,9 @@ impl Run {
     /// Sets the progress of this run for people who look at it while it is active, such as `40 %`. A
     /// further call replaces it. It is no write to the store: other nodes and the console see it with the
     /// next regular write of the node's record ([`heartbeat`](crate::SchedulerBuilder::heartbeat)), in
-    /// [`NodeInfo::progress`](crate::NodeInfo::progress), and it ends with the run. Of a longer text, the
-    /// first 200 bytes are kept.
+    /// [`NodeInfo::progress`](crate::NodeInfo::progress), and `why` tells it. At the end of the run, the last
+    /// one is its output in the history, if it has [set](Self::set_output) none. Of a longer text, the first
+    /// 200 bytes are kept.
     ///
     /// ```
     /// use allora::{Run, every, job};

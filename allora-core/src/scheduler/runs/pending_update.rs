@@ -80,7 +80,9 @@ impl PendingUpdate {
     /// The update of a run: its end, or its extension. `None` if there is nothing to send.
     pub(in crate::scheduler) fn of(id: RunId, active: &ActiveRun) -> Self {
         let (run, result) = (active.run.clone(), active.result.clone());
-        let output = result.as_ref().and_then(|_| run.control().output());
+        let control = run.control();
+        let output = || control.output().or_else(|| control.progress());
+        let output = result.as_ref().and_then(|_| output());
         let value = result.as_ref().and_then(|_| run.control().value());
         let checkpoint = run.control().unsaved_checkpoint();
         let (is_lost, key) = (active.lost, active.key.clone());
