@@ -1,5 +1,5 @@
-//! What the record keeps of single occurrences until they have ended: the data of a trigger, and the
-//! checkpoint that a run has left for the next attempt.
+//! The data of a trigger, and the checkpoint that a run has left for the next attempt: parts of single
+//! occurrences, which the record keeps until these have ended.
 //!
 //! Most records have none of it. Stores keep it with their rare parts, so no single statement or script
 //! meets a record that has any.
@@ -14,19 +14,19 @@ pub const MAX_CHECKPOINT: usize = 64 << 10;
 /// first, and the next attempt at its occurrence has none.
 pub const MAX_CHECKPOINTS: usize = 256 << 10;
 
-/// What belongs to one occurrence.
+/// The parts of one occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OccurrenceData {
     /// The occurrence.
     pub occurrence: Occurrence,
     /// The data of its runs, if it is a trigger with any of its own.
     pub data: Option<Vec<u8>>,
-    /// What its last run has left for the next attempt.
+    /// The last that its runs have left for the next attempt.
     pub checkpoint: Option<Vec<u8>>,
 }
 
 impl Record {
-    /// What is kept of this occurrence.
+    /// The parts that are kept of this occurrence.
     pub(super) fn data_of(&self, occurrence: &Occurrence) -> Option<&OccurrenceData> {
         self.occurrence_data.iter().find(|one| one.occurrence == *occurrence)
     }
