@@ -37,6 +37,9 @@ pub(super) fn end(
         let repeated = end.is_some() && end == record.ended;
         return if repeated { Reply::Accepted } else { Reply::LeaseLost };
     };
+    if let Some(checkpoint) = operation.checkpoint {
+        record.keep_checkpoint(i, checkpoint);
+    }
     let outcome = match &operation.action {
         Action::Extend { duration, .. } => {
             let lease = &mut record.leases[i];
