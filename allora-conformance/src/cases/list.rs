@@ -206,6 +206,12 @@ macro_rules! __cases {
                 a_new_definition_keeps_the_end_of_the_pause: [];
                 a_paused_job_is_pruned_only_after_the_end_of_its_pause: [];
             }
+            breaker {
+                a_job_pauses_itself_until_its_probe_succeeds: [Queries, Expiry];
+                a_trigger_that_succeeds_resumes_a_job_that_has_paused_itself: [Queries, Expiry];
+                an_operators_pause_and_resumption_are_no_ones_own: [Queries, Expiry];
+                a_lost_run_counts_until_it_is_heard_of_again: [Expiry];
+            }
             triggers {
                 a_trigger_is_not_run_again_within_its_retention: [];
                 after_the_retention_a_trigger_is_a_new_one: [];

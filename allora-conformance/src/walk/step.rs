@@ -77,7 +77,11 @@ const MAX_LIMIT: u64 = 3;
 const KINDS: &[&str] = &["mail", "sms"];
 const DATA: &[&[u8]] = &[b"", b"x", b"xx", b"xxx"];
 
-const DEFINITIONS: &[&str] = &["stored", "@daily; at-least-once 30000ms"];
+const DEFINITIONS: &[&str] = &[
+    "stored",
+    "@daily; at-least-once 30000ms",
+    "@daily; at-least-once 30s; breaker 2 9s; alert 1",
+];
 
 /// Longer than any walk.
 const FOREVER: Duration = Duration::from_secs(3_650 * 86_400);

@@ -69,6 +69,8 @@ pub(crate) const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("jitter", "jitter", "as 5m", ""),
     ("concurrency-key", "concurrency key", "as billing, or billing:2 for two at a time", ""),
     ("max-key-wait", "longest wait for the key", "as 1h", ""),
+    ("breaker", "pauses itself after", "failures in a row and the wait for a probe, as 5 10m", ""),
+    ("alert", "alerts after", "failures in a row and the time between alerts, as 3 6h", ""),
     ("start", "first time", "as 2026-12-01T00:00:00Z", ""),
     ("end", "last time", "as 2026-12-31T23:59:59Z", ""),
     ("max-runs", "largest number of runs", "as 12", ""),

@@ -103,6 +103,28 @@ macro_rules! setters {
             self
         }
 
+        /// Pauses the job by itself after so many failed occurrences in a row, and tells people. A run that
+        /// succeeds ends the pause. Default: none. A job that runs on every node has none.
+        ///
+        /// ```
+        /// use allora::{Breaker, StoredSchedule};
+        /// use std::time::Duration;
+        ///
+        /// let breaker = Breaker::after(5).probe_after(Duration::from_secs(600));
+        /// let sync = StoredSchedule::new("acme/sync", "sync", "*/5 * * * *").breaker(breaker);
+        /// ```
+        pub fn breaker(mut self, breaker: Breaker) -> Self {
+            self.settings_mut().breaker = Some(breaker);
+            self
+        }
+
+        /// Tells people after so many failed occurrences in a row, perhaps again while it fails, and when
+        /// it succeeds again: an event [`FailureStreak`](crate::Event::FailureStreak). Default: none.
+        pub fn alert(mut self, rule: AlertRule) -> Self {
+            self.settings_mut().alert = Some(rule);
+            self
+        }
+
         /// Sets all settings.
         pub fn with_settings(mut self, settings: Settings) -> Self {
             *self.settings_mut() = settings;

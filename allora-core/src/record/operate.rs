@@ -30,10 +30,14 @@ pub(super) fn operate(
         Action::Pause { note, until } => {
             let until = until.map(whole_millis);
             check_end(name, until, now)?;
+            record.take_over_pause(false);
             let since = record.paused.take().map_or(now, |pause| pause.since);
             record.paused = Some(Pause { since, until, note: (*note).to_owned() });
         }
-        Action::Resume => record.paused = None,
+        Action::Resume => {
+            record.paused = None;
+            record.take_over_pause(true);
+        }
         Action::Skip(skip) => {
             record.check_skip(name, skip)?;
             let first = Occurrence::from(skip.expected);
@@ -233,6 +237,7 @@ impl Record {
             self.lose(&lease, name, now, history);
         }
         self.lost.clear();
+        self.streak = None;
         let is_ahead = |occurrence: &Occurrence| occurrence.scheduled_at > now;
         let retries = self.retries.extract_if(.., |retry| is_ahead(&retry.occurrence));
         let mut missed: Vec<Occurrence> = retries.map(|retry| retry.occurrence).collect();

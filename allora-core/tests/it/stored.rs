@@ -1,5 +1,6 @@
 //! Stored schedules and the nodes that run them, on simulated machines.
 
+mod breaker;
 mod bulk;
 mod calendars;
 mod changes;
