@@ -51,7 +51,7 @@ pub use health::{
 pub use job::Returns;
 pub use job::{
     AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, Explained, IntoJob, IntoOutcome, Job,
-    JobFuture, JobSpec, Overlap, Placement, Retry, Settings, job,
+    JobFuture, JobHistory, JobSpec, Overlap, Placement, Retry, Settings, job,
 };
 pub use labels::LabelSelector;
 pub use name::{MAX_NAME, check_name, is_internal};

@@ -6,7 +6,7 @@ use crate::{
     values::{duration, instant},
 };
 use allora_core::{
-    AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings,
+    AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry, Settings,
     StoredSchedule, Time, schedule::ParseError,
 };
 use clap::Args;
@@ -74,6 +74,10 @@ pub(crate) struct Options {
     /// a period, as '3 6h', again while it fails, at most once in it. '' for none.
     #[arg(long, value_name = "FAILURES [AGAIN]", value_parser = given::<AlertRule>)]
     alert: Option<Given<AlertRule>>,
+    /// The entries of its history, as '50 30d': at most so many failures and so many others, none older,
+    /// where that is less than the store keeps. '' for none.
+    #[arg(long, value_name = "ENTRIES AGE", value_parser = given::<JobHistory>)]
+    history: Option<Given<JobHistory>>,
     /// The team or person that is responsible for it; '' for none.
     #[arg(long)]
     owner: Option<String>,
@@ -150,6 +154,9 @@ impl Options {
         }
         if let Some(Given(alert)) = self.alert {
             settings.alert = alert;
+        }
+        if let Some(Given(history)) = self.history {
+            settings.history = history;
         }
         if let Some(owner) = &self.owner {
             settings.owner = Some(owner.clone()).filter(|owner| !owner.is_empty());

@@ -71,6 +71,7 @@ pub(crate) const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("max-key-wait", "longest wait for the key", "as 1h", ""),
     ("breaker", "pauses itself after", "failures in a row and the wait for a probe, as 5 10m", ""),
     ("alert", "alerts after", "failures in a row and the time between alerts, as 3 6h", ""),
+    ("history", "history", "entries and their age, as 50 30d", ""),
     ("start", "first time", "as 2026-12-01T00:00:00Z", ""),
     ("end", "last time", "as 2026-12-31T23:59:59Z", ""),
     ("max-runs", "largest number of runs", "as 12", ""),

@@ -125,6 +125,15 @@ macro_rules! setters {
             self
         }
 
+        /// The largest number of failures and of other entries in the history of this job, and their
+        /// longest age, where that is less than the store keeps. Default: as the
+        /// [store](crate::backend::HistoryLimits). It is enforced in the background, within an hour or two.
+        /// Range: 1 to 1 million entries, 1 hour to 100 years.
+        pub fn history(mut self, entries: u32, age: Duration) -> Self {
+            self.settings_mut().history = Some(JobHistory::new(entries, age));
+            self
+        }
+
         /// Sets all settings.
         pub fn with_settings(mut self, settings: Settings) -> Self {
             *self.settings_mut() = settings;

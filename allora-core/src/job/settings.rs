@@ -1,6 +1,6 @@
 //! The settings of a job.
 
-use super::{AlertRule, Breaker, ConcurrencyKey};
+use super::{AlertRule, Breaker, ConcurrencyKey, JobHistory};
 use crate::{
     backend::NextRun,
     error::{Error, Result},
@@ -45,6 +45,8 @@ pub struct Settings {
     pub breaker: Option<Breaker>,
     /// When people are told that it fails.
     pub alert: Option<AlertRule>,
+    /// The history of the job, where that is less than the store keeps.
+    pub history: Option<JobHistory>,
     /// The team or person that is responsible for a stored schedule: one word. It changes nothing about
     /// its runs.
     pub owner: Option<String>,
@@ -243,6 +245,9 @@ impl Settings {
         }
         if let Some(alert) = &self.alert {
             alert.check()?;
+        }
+        if let Some(history) = &self.history {
+            history.check()?;
         }
         if let Some(owner) = &self.owner {
             check_word("owner", owner)?;

@@ -1,8 +1,8 @@
 //! A job and its settings.
 
 use super::{
-    AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, Job, Overlap, Placement, Retry,
-    Settings, Token, setters,
+    AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, Job, JobHistory, Overlap, Placement,
+    Retry, Settings, Token, setters,
 };
 use crate::{
     error::{Error, Result},

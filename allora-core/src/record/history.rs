@@ -92,6 +92,13 @@ impl HistoryBuffer {
         }
     }
 
+    /// Gives the last entry, if it is kept, a text of the author of the operation.
+    pub(super) fn annotate(&mut self, text: Option<String>) {
+        if let Some(last) = self.entries.last_mut() {
+            last.output = text;
+        }
+    }
+
     /// As [`push`](Self::push), of a run whose lease has ended.
     pub(super) fn push_lapsed(&mut self, entry: impl FnOnce() -> HistoryEntry) {
         if self.kept != Kept::None {

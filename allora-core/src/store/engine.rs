@@ -525,6 +525,7 @@ fn notification_of(
             | Action::Trigger { .. }
             | Action::Rerun { .. }
             | Action::Dismiss { .. }
+            | Action::MarkSucceeded { .. }
             | Action::Reset { .. }
             | Action::Delete,
             Ok(_),

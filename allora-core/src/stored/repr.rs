@@ -263,6 +263,7 @@ mod tests {
             new().catch_up(CatchUp::None).mutex("tapes"),
             new().concurrency_key("tapes", 3).max_key_wait(second),
             new().breaker(Breaker::after(5).probe_after(second)).alert(AlertRule::after(3)),
+            new().history(50, Duration::from_secs(86_400)),
             new().owner("sales").tag("eu").tag("gold"),
             new().catch_up(CatchUp::All { limit: 3 }),
             new().data(&serde_json::json!({ "b": [1, 2.5, null, "x"], "a": u64::MAX })),

@@ -5,7 +5,8 @@ use crate::{
     backend::JobState,
     error::{Error, Result},
     job::{
-        AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, setters,
+        AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry,
+        Settings, setters,
     },
     record::MAX_DATA,
     time::{Time, whole_millis},
