@@ -190,6 +190,7 @@ macro_rules! __cases {
                 the_number_of_waiting_triggers_is_limited: [];
                 a_dead_letter_is_kept_and_can_be_rerun: [Queries];
                 the_number_of_dead_letters_is_limited: [];
+                a_dead_letter_can_be_marked_as_succeeded: [];
                 a_reset_job_continues_from_now_under_a_new_incarnation: [];
             }
             pauses {

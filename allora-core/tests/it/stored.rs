@@ -10,6 +10,7 @@ mod control;
 mod files;
 mod kinds;
 mod limits;
+mod mark;
 mod pauses;
 mod routing;
 mod trigger_data;
