@@ -223,7 +223,7 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` if it is longer than 4,096 bytes, or, with the feature `json`, if it is not JSON. A value
+    /// `Invalid` if it is longer than 65,536 bytes, or, with the feature `json`, if it is not JSON. A value
     /// that was set before stays.
     pub fn set_value(&self, json: impl Into<String>) -> Result {
         let value = json.into();

@@ -196,7 +196,7 @@ pub(super) fn give_up(
 }
 
 /// The longest value of a run, in bytes.
-pub const MAX_VALUE: usize = 4_096;
+pub const MAX_VALUE: usize = 65_536;
 
 /// The longest text of an error or an output that a record or a history entry keeps, in bytes.
 const MAX_ERROR: usize = 1_024;
