@@ -456,7 +456,8 @@ pub(super) async fn a_dead_letter_can_be_marked_as_succeeded(w: &Cluster) {
     let run = won(node.lease(t(120), "job", 2).await);
     let mark = |occurrence| Action::MarkSucceeded { occurrence };
     for at in [t(120), t(180)] {
-        let early = node.modify(t(121), "job", mark(&at.into())).await;
+        let occurrence = at.into();
+        let early = node.modify(t(121), "job", mark(&occurrence)).await;
         assert_eq!(early.expect_err("it has not ended").kind(), ErrorKind::Invalid);
     }
     let marked = fine(node.modify(t(121), "job", mark(&first.occurrence)).await);

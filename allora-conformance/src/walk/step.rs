@@ -124,6 +124,7 @@ enum Planned {
     Pair(Box<[Action<'static>; 2]>),
     Rerun(Occurrence),
     Dismiss(Occurrence),
+    Mark(Occurrence),
 }
 
 impl Planned {
@@ -147,6 +148,7 @@ impl Planned {
             Planned::Pair(pair) => pair[1].clone(),
             Planned::Rerun(occurrence) => Action::Rerun { occurrence },
             Planned::Dismiss(occurrence) => Action::Dismiss { occurrence },
+            Planned::Mark(occurrence) => Action::MarkSucceeded { occurrence },
         }
     }
 }
@@ -408,9 +410,10 @@ impl Walker {
                 let letter = record.and_then(|record| random.pick(&record.dead));
                 let occurrence =
                     letter.map_or_else(|| self.now.into(), |letter| letter.occurrence.clone());
-                match random.one_in(3) {
-                    true => Planned::Dismiss(occurrence),
-                    false => Planned::Rerun(occurrence),
+                match random.below(6) {
+                    0 | 1 => Planned::Dismiss(occurrence),
+                    2 => Planned::Mark(occurrence),
+                    _ => Planned::Rerun(occurrence),
                 }
             }
             StepKind::End => return Ok(self.end(random)),

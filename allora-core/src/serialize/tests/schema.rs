@@ -8,7 +8,7 @@ use crate::{
     StoredSchedule,
     backend::{
         Action, Author, HistoryCursor, HistoryEntry, JobState, NewSchedule, NotRunReason,
-        Operation, Outcome, Pause, Waiter,
+        Operation, Outcome, Pause, Streak, Waiter,
     },
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{AlertRule, Breaker, CatchUp, Overlap},
@@ -43,7 +43,13 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("Lease", vec![json!(lease), json!(full.leases[0])]),
         ("Waiter", vec![json!(full.waiters[0])]),
         ("Pause", vec![json!(pause), json!(full.paused)]),
-        ("Streak", vec![json!(full.streak)]),
+        (
+            "Streak",
+            vec![
+                json!(Streak { alerted_at: Some(at(1)), ..Streak::default() }),
+                json!(full.streak),
+            ],
+        ),
         ("DeadLetter", vec![json!(full.dead[0])]),
         ("Outcome", vec![json!(full.last), json!(bare.last)]),
         ("Counters", vec![json!(full.counters)]),
