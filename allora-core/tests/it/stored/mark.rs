@@ -19,13 +19,13 @@ fn a_dead_letter_and_a_missed_occurrence_can_be_marked_as_succeeded() {
     lab.sim.block_on(schedules(&lab).resume("job", allora_core::stored::Gap::CatchUp)).unwrap();
     lab.until(245.0);
     let dead = lab.state("job").dead;
-    assert_eq!(dead.len(), 2);
+    assert_eq!(dead.len(), 3);
     let client = schedules(&lab).by(Author::new("ann").via("console").note("sent by hand"));
     let mark = |occurrence: Occurrence| {
         lab.sim.block_on(client.mark_succeeded("job", &occurrence)).map_err(|error| error.kind())
     };
     let state = mark(at(60.0).into()).unwrap();
-    assert_eq!((state.dead.len(), state.counters), (1, lab.state("job").counters));
+    assert_eq!((state.dead.len(), state.counters), (2, lab.state("job").counters));
     assert_eq!(state.counters.succeeded, 0, "no run has succeeded");
     mark(at(120.0).into()).unwrap();
     assert_eq!(mark(at(90.0).into()).unwrap_err(), ErrorKind::NotFound, "no such occurrence");
