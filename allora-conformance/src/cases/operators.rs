@@ -454,13 +454,14 @@ pub(super) async fn a_dead_letter_can_be_marked_as_succeeded(w: &Cluster) {
     node.add(t(0), "job", "mail", t(60)).await;
     let first = dies(w, 60, 1, 120).await;
     let run = won(node.lease(t(120), "job", 2).await);
-    let mark = |occurrence| Action::MarkSucceeded { occurrence };
     for at in [t(120), t(180)] {
         let occurrence = at.into();
-        let early = node.modify(t(121), "job", mark(&occurrence)).await;
+        let mark = Action::MarkSucceeded { occurrence: &occurrence };
+        let early = node.modify(t(121), "job", mark).await;
         assert_eq!(early.expect_err("it has not ended").kind(), ErrorKind::Invalid);
     }
-    let marked = fine(node.modify(t(121), "job", mark(&first.occurrence)).await);
+    let mark = Action::MarkSucceeded { occurrence: &first.occurrence };
+    let marked = fine(node.modify(t(121), "job", mark).await);
     assert_eq!((marked.dead.len(), marked.counters.succeeded), (0, 0));
     assert_eq!(node.shown("job").await, marked);
     assert_eq!(node.end(t(122), "job", run.fence, ran(t(180))).await, Reply::Accepted);
