@@ -41,6 +41,9 @@ pub(super) fn end(
         let occurrence = record.leases[i].occurrence.clone();
         record.uncount_failure(operation.name, &occurrence, history);
     }
+    if let Some(checkpoint) = operation.checkpoint {
+        record.keep_checkpoint(i, checkpoint);
+    }
     let outcome = match &operation.action {
         Action::Extend { duration, .. } => {
             let lease = &mut record.leases[i];

@@ -4,7 +4,7 @@ use super::{Service, says_yes};
 use crate::{Failure, Outcome, command};
 use std::{path::PathBuf, process::Command};
 
-/// What makes a client in Python of a description of an API, as a package of PyPI. A version that is tried: another one
+/// The package of PyPI that makes a client in Python of a description of an API. A version that is tried: another one
 /// may call its functions and classes by other names.
 const GENERATOR: &str = "openapi-python-client==0.29.1";
 

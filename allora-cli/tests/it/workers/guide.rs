@@ -11,7 +11,7 @@ use std::{env, fs, path::Path, process::Command};
 /// The token of a run in the page.
 const TOKEN: &str = "q83v…";
 
-/// What the page defines as `ask`, and each of its requests with the answer below it.
+/// The definition of `ask` on the page, and each of its requests with the answer below it.
 fn conversation(page: &str) -> (String, Vec<(String, Value)>) {
     let mut blocks = page.split("```console\n").filter_map(|block| block.split("```").next());
     let block = blocks.find(|block| block.starts_with("$ ask()")).unwrap();

@@ -8,7 +8,6 @@ use allora_core::{
     every, job,
     stored::{Gap, WhyCode},
 };
-use allora_memory::Memory;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
@@ -107,9 +106,10 @@ fn people_are_told_by_the_rule_of_the_job_whichever_nodes_have_run_it() {
 
 #[test]
 fn a_job_of_every_node_cannot_pause_itself() {
+    let lab = Lab::new(4);
     let local = job(every(secs(60)), async |_: allora_core::Run| {}).on_every_node();
-    let built =
-        Scheduler::builder(Memory::new()).add("a", local.breaker(Breaker::after(1))).build();
+    let builder = Scheduler::builder(lab.store.clone()).runtime(lab.clock());
+    let built = builder.add("a", local.breaker(Breaker::after(1))).build();
     let said = built.map(drop).unwrap_err().to_string();
     assert!(said.contains("nobody could resume it"), "{said}");
 }
