@@ -73,7 +73,7 @@ pub(crate) fn with<T>(
 
 /// The author of this command's changes: whom `ALLORA_ACTOR` names, or the user who called it. With sudo,
 /// that is not the user as whom it runs.
-fn author() -> Author {
+pub(crate) fn author() -> Author {
     let set = |name| env::var(name).ok().filter(|actor| !actor.is_empty());
     let user = || User::from_uid(geteuid()).ok().flatten().map(|user| user.name);
     let actor = set("ALLORA_ACTOR").or_else(|| set("SUDO_USER")).or_else(user);

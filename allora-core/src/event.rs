@@ -1,7 +1,7 @@
 //! Events: the changes that a scheduler reports about itself.
 
 use crate::{
-    backend::{NotRunReason, Outcome},
+    backend::{NotRunReason, Outcome, StreakChange, StreakReport},
     condition::Condition,
     error::Error,
     schedule::Warning,
@@ -40,6 +40,7 @@ pub(crate) use line::log;
 /// | [`LeaseLost`](Self::LeaseLost), [`LeaseRenewalFailed`](Self::LeaseRenewalFailed) | the rest of the run, unless it continues |
 /// | [`AfterCompletion`](Self::AfterCompletion) | the rest of the run, after its completion |
 /// | [`EndRejected`](Self::EndRejected) | nothing, or the occurrence once more, at least once; its result is lost |
+/// | [`FailureStreak`](Self::FailureStreak), if the job has paused itself | the job, until a run succeeds or it is resumed |
 /// | [`GivenUp`](Self::GivenUp) | the occurrence, until its dead letter is rerun; the job continues |
 /// | [`ClaimAbandoned`](Self::ClaimAbandoned) | the occurrence, if the claim had succeeded, at most once |
 /// | [`ScheduleLost`](Self::ScheduleLost) | the stored schedule, from now on: the store has lost it |
@@ -140,6 +141,21 @@ pub enum Event {
         node: Arc<str>,
         /// The time since the run began.
         age: Duration,
+    },
+    /// A job with a rule about failures in a row fails, has paused itself, or succeeds again. Of all nodes
+    /// only the one has it that has recorded the end of the run; none, if the store's reply was lost: the
+    /// job is paused nevertheless, and its record shows it.
+    FailureStreak {
+        /// The job.
+        name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
+        /// The nominal time of the occurrence that has ended.
+        scheduled_at: Time,
+        /// The number of failed occurrences in a row.
+        failures: u32,
+        /// The change.
+        change: StreakChange,
     },
     /// Two jobs of one concurrency key have different limits. Each compares the number of holders
     /// with its own.
@@ -346,6 +362,7 @@ impl Event {
             | Event::OccurrencesMissed { name, .. }
             | Event::OccurrencesSkipped { name, .. }
             | Event::RunLost { name, .. }
+            | Event::FailureStreak { name, .. }
             | Event::RunExpired { name, .. }
             | Event::LeaseLost { name, .. }
             | Event::KeyLimitsDiffer { name, .. }
@@ -377,6 +394,10 @@ impl Event {
             Event::RunLost { .. } => {
                 "look at the node; trigger the job if the occurrence is to run all the same"
             }
+            Event::FailureStreak { change: StreakChange::Paused { .. }, .. } => {
+                "correct the cause; then trigger the job, which resumes it if the run succeeds, or resume it"
+            }
+            Event::FailureStreak { change: StreakChange::Failing, .. } => "correct the cause",
             Event::AfterCompletion { .. } => "let the job return right after the commit",
             Event::RunEnded { reason: Some(NotRunReason::Shutdown), .. } => {
                 "set a longer grace period, or have the job end when it is cancelled; trigger it if \
@@ -397,6 +418,19 @@ impl Event {
             Event::TimerDelayed { .. } => "move blocking work to a thread of its own",
             _ => return None,
         })
+    }
+}
+
+impl From<StreakReport> for Event {
+    fn from(report: StreakReport) -> Self {
+        let StreakReport { name, kind, scheduled_at, failures, change } = report;
+        Event::FailureStreak {
+            name: name.into(),
+            kind: kind.into(),
+            scheduled_at,
+            failures,
+            change,
+        }
     }
 }
 

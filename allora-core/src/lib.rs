@@ -50,8 +50,8 @@ pub use health::{
 #[doc(hidden)]
 pub use job::Returns;
 pub use job::{
-    CatchUp, ConcurrencyKey, Delivery, Explained, IntoJob, IntoOutcome, Job, JobFuture, JobSpec,
-    Overlap, Placement, Retry, Settings, job,
+    AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, Explained, IntoJob, IntoOutcome, Job,
+    JobFuture, JobHistory, JobSpec, Overlap, Placement, Retry, Settings, job,
 };
 pub use labels::LabelSelector;
 pub use name::{MAX_NAME, check_name, is_internal};

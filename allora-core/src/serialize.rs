@@ -75,6 +75,7 @@ object!(JobState {
     dead,
     unreadable,
     last,
+    streak,
     counters,
 });
 
@@ -307,7 +308,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        backend::{Counters, DeadLetter, NextRun, Occurrence, Pause},
+        backend::{Counters, DeadLetter, NextRun, Occurrence, Pause, Streak},
         condition::{Condition, StorePart},
         health::Notifications,
         time::{Time, from_millis},
@@ -336,6 +337,7 @@ mod tests {
             next: Some(NextRun { scheduled_at: at(120_000), due_at: at(120_250) }),
             leases: vec![lease],
             paused: Some(Pause { since: at(1), until: None, note: "rest".to_owned() }),
+            streak: Some(Streak { failures: 5, alerted_at: None, has_paused: true }),
             dead: vec![DeadLetter {
                 occurrence: at(5_000).into(),
                 attempts: 3,
@@ -394,6 +396,7 @@ mod tests {
                 }],
                 "unreadable": null,
                 "last": { "outcome": "dead", "error": "boom" },
+                "streak": { "failures": 5, "alerted_at": null, "has_paused": true },
                 "counters": {
                     "started": 4, "succeeded": 0, "failed": 3, "cancelled": 0,
                     "skipped": 0, "missed": 0, "lost": 0, "expired": 0,

@@ -38,6 +38,7 @@ impl Memory {
             fast.replies.push((position, reply));
             fast.due.extend(is_due.then(|| operation.name.to_owned()));
         }
+        fast.reports = history.take_reports();
         let entries = history.take();
         fast.lapsed = entries.iter().filter(|entry| entry.has_lapsed()).cloned().collect();
         if self.pruning.is_on() {

@@ -2,7 +2,7 @@
 
 use allora_core::{
     Time,
-    backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Waiter},
+    backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Streak, Waiter},
     record::{Accepted, OccurrenceData, PendingRetry, Record, RememberedTrigger},
 };
 use std::time::Duration;
@@ -50,6 +50,7 @@ struct Rest {
     waiters: Vec<Waiter>,
     dead: Vec<DeadLetter>,
     paused: Option<Pause>,
+    streak: Option<Streak>,
     deleted_at: Option<Time>,
 }
 
@@ -65,7 +66,7 @@ impl PackedRecord {
         let Runs { leases, ended, last, counters } = take(&mut self.runs);
         let rest = take(&mut self.rest);
         let Rest { lost, retries, triggers, occurrence_data, .. } = rest;
-        let Rest { remembered, waiters, dead, paused, deleted_at, .. } = rest;
+        let Rest { remembered, waiters, dead, paused, streak, deleted_at, .. } = rest;
         Record {
             kind,
             definition: std::mem::take(&mut self.definition).into(),
@@ -89,6 +90,7 @@ impl PackedRecord {
             deleted_at,
             ended,
             last,
+            streak,
             counters,
             // They are kept in one place for all jobs.
             changes: Vec::new(),
@@ -119,6 +121,7 @@ impl PackedRecord {
             deleted_at,
             ended,
             last,
+            streak,
             counters,
             changes: _,
         } = record;
@@ -138,6 +141,7 @@ impl PackedRecord {
             waiters,
             dead,
             paused,
+            streak,
             deleted_at,
         };
         set(&mut self.rest, rest);
@@ -211,6 +215,7 @@ mod tests {
             }],
             dead: vec![letter],
             paused: Some(Pause { since: at, until: None, note: "p".into() }),
+            streak: Some(Streak::default()),
             deleted_at: Some(at),
             last: Some(Outcome::Lost),
             ..idle.clone()

@@ -242,6 +242,7 @@ pub(crate) fn is_plain(record: &Record) -> bool {
         && record.occurrence_data.is_empty()
         && record.waiters.is_empty()
         && record.paused.is_none()
+        && record.streak.is_none()
         && record.deleted_at.is_none()
 }
 
@@ -282,6 +283,7 @@ fn rare(record: &Record) -> Vec<u8> {
         occurrence_data: record.occurrence_data.clone(),
         waiters: record.waiters.clone(),
         paused: record.paused.clone(),
+        streak: record.streak.clone(),
         deleted_at: record.deleted_at,
         last: last.cloned(),
         counters,

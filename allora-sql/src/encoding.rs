@@ -252,6 +252,7 @@ fn has_more(record: &Record) -> bool {
         || !record.occurrence_data.is_empty()
         || !record.waiters.is_empty()
         || record.paused.is_some()
+        || record.streak.is_some()
 }
 
 /// The columns of the table of rare parts, without the key: each a record in which everything else is
@@ -267,6 +268,7 @@ pub(crate) fn rare_columns(record: &Record) -> [Value; 2] {
             occurrence_data: record.occurrence_data.clone(),
             waiters: record.waiters.clone(),
             paused: record.paused.clone(),
+            streak: record.streak.clone(),
             ..Record::default()
         })
     });
@@ -292,6 +294,7 @@ pub(crate) fn has_same_rare(one: &Record, other: &Record) -> bool {
         && one.dead == other.dead
         && one.remembered == other.remembered
         && one.paused == other.paused
+        && one.streak == other.streak
 }
 
 /// A row as it was read.
@@ -431,6 +434,7 @@ impl Cells {
             waiters: more.waiters,
             dead: cold.dead,
             paused: more.paused,
+            streak: more.streak,
             ended,
             last,
             counters,

@@ -23,6 +23,7 @@ pub(crate) mod init;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod mark;
 pub(crate) mod modify;
 pub(crate) mod names;
 pub(crate) mod next;

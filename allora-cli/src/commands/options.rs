@@ -6,11 +6,12 @@ use crate::{
     values::{duration, instant},
 };
 use allora_core::{
-    CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, StoredSchedule, Time,
+    AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry, Settings,
+    StoredSchedule, Time, schedule::ParseError,
 };
 use clap::Args;
 use serde_json::Value;
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 /// Settings of a stored schedule.
 #[derive(Args, Debug)]
@@ -60,11 +61,23 @@ pub(crate) struct Options {
     overlap: Option<Overlap>,
     /// Runs one at a time with all jobs of this concurrency key, on all nodes, or so many with
     /// KEY:NUMBER; '' for none.
-    #[arg(long, value_name = "KEY", value_parser = concurrency_key)]
-    concurrency_key: Option<GivenKey>,
+    #[arg(long, value_name = "KEY", value_parser = given::<ConcurrencyKey>)]
+    concurrency_key: Option<Given<ConcurrencyKey>>,
     /// Skips what waits longer for the key.
     #[arg(long, value_parser = duration)]
     max_key_wait: Option<Duration>,
+    /// Pauses itself after so many failed occurrences in a row, as 5; with a period, as '5 10m', one is
+    /// tried after it. '' for none.
+    #[arg(long, value_name = "FAILURES [PROBE]", value_parser = given::<Breaker>)]
+    breaker: Option<Given<Breaker>>,
+    /// Tells people after so many failed occurrences in a row, and when one succeeds again, as 3; with
+    /// a period, as '3 6h', again while it fails, at most once in it. '' for none.
+    #[arg(long, value_name = "FAILURES [AGAIN]", value_parser = given::<AlertRule>)]
+    alert: Option<Given<AlertRule>>,
+    /// The entries of its history, as '50 30d': at most so many failures and so many others, none older,
+    /// where that is less than the store keeps. '' for none.
+    #[arg(long, value_name = "ENTRIES AGE", value_parser = given::<JobHistory>)]
+    history: Option<Given<JobHistory>>,
     /// The team or person that is responsible for it; '' for none.
     #[arg(long)]
     owner: Option<String>,
@@ -84,13 +97,13 @@ pub(crate) struct Options {
     jitter: Option<Duration>,
 }
 
-/// A key as it is given; `None` for none.
+/// A setting as it is given; `None` for none.
 #[derive(Clone, Debug)]
-struct GivenKey(Option<ConcurrencyKey>);
+struct Given<T>(Option<T>);
 
-fn concurrency_key(text: &str) -> Result<GivenKey, String> {
-    let key = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
-    key.map(GivenKey).map_err(|error: allora_core::schedule::ParseError| error.to_string())
+fn given<T: FromStr<Err = ParseError>>(text: &str) -> Result<Given<T>, String> {
+    let value = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
+    value.map(Given).map_err(|error| error.to_string())
 }
 
 impl Options {
@@ -131,11 +144,20 @@ impl Options {
         settings.timeout = self.timeout.or(settings.timeout);
         settings.catch_up = self.catch_up.unwrap_or(settings.catch_up);
         settings.overlap = self.overlap.unwrap_or(settings.overlap);
-        if let Some(GivenKey(key)) = &self.concurrency_key {
+        if let Some(Given(key)) = &self.concurrency_key {
             settings.concurrency_key.clone_from(key);
             settings.max_key_wait = settings.max_key_wait.filter(|_| key.is_some());
         }
         settings.max_key_wait = self.max_key_wait.or(settings.max_key_wait);
+        if let Some(Given(breaker)) = self.breaker {
+            settings.breaker = breaker;
+        }
+        if let Some(Given(alert)) = self.alert {
+            settings.alert = alert;
+        }
+        if let Some(Given(history)) = self.history {
+            settings.history = history;
+        }
         if let Some(owner) = &self.owner {
             settings.owner = Some(owner.clone()).filter(|owner| !owner.is_empty());
         }

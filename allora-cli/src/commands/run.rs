@@ -4,7 +4,9 @@ use crate::{
     clock,
     console_access::AccessArgs,
     crontab_files::{self, Defaults, Diagnostic, EnvFile, Form, LEASE, Source, find},
-    daemon::{Daemon, Log, LogFormat, Served, WorkersArgs, init_process, user},
+    daemon::{
+        Daemon, Log, LogFormat, Served, WorkersArgs, init_process, receivers::Receiver, user,
+    },
     failure::{Failure, Outcome},
     kinds,
     output::{complain, counted, on_one_line},
@@ -148,6 +150,11 @@ pub(crate) struct Run {
     /// as JSON, as ALLORA_ON_FAILURE does: for stored schedules, and for lines without that variable.
     #[arg(long, value_name = "COMMAND")]
     on_failure: Option<String>,
+    /// Who is told about the stored schedules of an owner, in place of --on-failure: a command, a URL,
+    /// mailto:ADDRESS, or ping:URL, which is requested after each success, and with /fail after a
+    /// failure; {job} in it is the job's name. Repeated for several.
+    #[arg(long, value_name = "OWNER=TARGET", requires = "stored")]
+    receiver: Vec<Receiver>,
     /// The program that sends the mail of lines below `MAILTO`.
     #[arg(long, default_value = "/usr/sbin/sendmail")]
     sendmail: PathBuf,
@@ -169,6 +176,11 @@ CRONTABS
     ALLORA_CONCURRENCY_KEY=tapes         one at a time with all lines and jobs of this key;
                                          tapes:2 for two at a time
     ALLORA_MAX_KEY_WAIT=1h               skipped when the key is busy for longer
+    ALLORA_BREAKER='5 10m'               pauses itself after five failed occurrences in a row, and
+                                         tries one after ten minutes
+    ALLORA_ALERT='3 6h'                  tells people after three failed ones in a row, again at most
+                                         every six hours, and when one succeeds again
+    ALLORA_HISTORY='50 30d'              keeps so many failures and so many other entries, and their age
     ALLORA_TIMEOUT=10m                   TERM, and KILL after --kill-after, to all it started
     ALLORA_DELAY=30s ALLORA_JITTER=5m    later than scheduled; jitter follows from the name
     ALLORA_START=2027-01-01T00:00:00Z    not before; ALLORA_END: not after; ALLORA_MAX_RUNS: so often
@@ -438,6 +450,7 @@ impl Run {
             served: is_served.then_some(served),
             workers: self.workers.clone(),
             on_failure: self.on_failure.clone(),
+            receivers: self.receiver.clone(),
             // It is started in the folder of the line's user.
             sendmail: absolute(&self.sendmail)
                 .unwrap_or(self.sendmail.clone())

@@ -36,7 +36,7 @@ use std::{
 FILE
   a JSON array of objects with name, kind and schedule, and as needed zone, delay, window, jitter,
   timeout, start, end, max-runs, catch-up, overlap, retry, concurrency-key,
-  max-key-wait, at-least-once, at-most-once, owner, tags, data (labels are a part of the kind, as
+  max-key-wait, breaker, alert, history, at-least-once, at-most-once, owner, tags, data (labels are a part of the kind, as
   command@gpu). What the file does not say, the schedule does not have, its owner and tags included:
     [{\"name\": \"backup\", \"kind\": \"command\", \"schedule\": \"0 4 * * *\", \"zone\": \"Europe/Paris\",
       \"data\": {\"command\": [\"backup\", \"--all\"]}}]

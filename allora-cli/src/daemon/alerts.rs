@@ -1,22 +1,28 @@
 //! Alerts to people: commands, URLs, mails and pings that a line asks for.
 //!
 //! They are sent beside the runs, at most eight at a time. An alert that cannot be sent is logged,
-//! and not tried again.
+//! and not tried again. Of a job with a rule, the store counts the failures in a row, and the event about
+//! them is the alert; single failures are none.
 
-use super::{group::Group, metrics, user::Account};
+use super::{
+    group::Group,
+    metrics,
+    receivers::{Lookup, Receiver, Target, Wishes},
+    user::Account,
+};
 use crate::{
     crontab_files::{Line, Notices},
     kinds::http,
     values::shown,
 };
-use allora_core::{BoxError, Time, backend::NotRunReason};
+use allora_core::{AlertRule, BoxError, Time, backend::NotRunReason};
 use serde_json::{Value, json};
 use std::{
     collections::HashMap,
     path::Path,
     process::Stdio,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{io::AsyncWriteExt, sync::Semaphore};
 use tracing::{error, warn};
@@ -31,7 +37,14 @@ const WAITING: usize = 1_000;
 
 /// The alerts of this daemon's lines.
 pub(crate) struct Alerts {
-    by_job: Mutex<HashMap<String, Arc<Receiver>>>,
+    by_job: Mutex<HashMap<String, Arc<OfLine>>>,
+    /// The receivers of stored schedules, and what their definitions say.
+    receivers: Vec<Receiver>,
+    lookup: Lookup,
+    /// The last failure of each job with a rule, until its alert is due: it has the output.
+    last: Mutex<HashMap<String, Alert>>,
+    /// When people were last told that something of a job was not run.
+    told: Mutex<HashMap<String, Instant>>,
     /// This node's id.
     node: OnceLock<String>,
     /// The command or URL for failures of jobs that name none.
@@ -44,10 +57,11 @@ pub(crate) struct Alerts {
     runtime: tokio::runtime::Handle,
 }
 
-/// The alerts of a line, and the user who sends them.
+/// The alerts of a line, its rule, and the user who sends them.
 #[derive(Debug)]
-struct Receiver {
+struct OfLine {
     notices: Notices,
+    wishes: Wishes,
     user: Option<String>,
 }
 
@@ -67,6 +81,9 @@ pub(crate) struct Alert {
     /// Why a run was cancelled, if this node knows it.
     pub(crate) reason: Option<NotRunReason>,
     pub(crate) output: String,
+    /// The number of failed occurrences in a row, of a job with a rule about them.
+    pub(crate) failures: Option<u32>,
+    pub(crate) owner: Option<String>,
 }
 
 impl Alert {
@@ -90,6 +107,8 @@ impl Alert {
             error: None,
             reason: None,
             output: String::new(),
+            failures: None,
+            owner: None,
         }
     }
 
@@ -110,14 +129,35 @@ impl Alert {
             "error": self.error,
             "reason": self.reason.map(NotRunReason::word),
             "output": self.output,
+            "failures": self.failures,
+            "owner": self.owner,
         })
+    }
+
+    /// The text of a mail: the output; without one, the error.
+    fn text(&self) -> &str {
+        match self.output.is_empty() {
+            true => self.error.as_deref().unwrap_or_default(),
+            false => &self.output,
+        }
     }
 
     /// True if people are to know it: a failure, but not before the last attempt; what was not run;
     /// and the end of what was reported as lost.
     fn is_sent(&self) -> bool {
-        matches!(self.event, "failed" | "dead" | "lost" | "expired" | "missed" | "recovered")
-            || self.is_cut_off()
+        self.is_counted()
+            || self.is_not_run()
+            || matches!(self.event, "failing" | "paused" | "recovered" | "resolved")
+    }
+
+    /// A failed occurrence, which counts among those in a row.
+    fn is_counted(&self) -> bool {
+        matches!(self.event, "failed" | "dead" | "lost")
+    }
+
+    /// Something was not run, or not to its end.
+    fn is_not_run(&self) -> bool {
+        matches!(self.event, "expired" | "missed" | "overdue") || self.is_cut_off()
     }
 
     /// True if a stop cut the run off, and it is not run again.
@@ -136,10 +176,15 @@ impl Alerts {
     pub(crate) fn new(
         on_failure: Option<String>,
         sendmail: String,
+        (receivers, lookup): (Vec<Receiver>, Lookup),
         runtime: tokio::runtime::Handle,
     ) -> Self {
         Self {
             by_job: Mutex::default(),
+            receivers,
+            lookup,
+            last: Mutex::default(),
+            told: Mutex::default(),
             node: OnceLock::new(),
             on_failure,
             sendmail,
@@ -161,52 +206,164 @@ impl Alerts {
 
     /// Alerts about the job of this line as it says.
     pub(crate) fn set(&self, line: &Line) {
-        let receiver = Receiver { notices: line.notices.clone(), user: line.shell.user.clone() };
-        self.by_job().insert(line.name.clone(), Arc::new(receiver));
+        let wishes = Wishes { owner: None, rule: line.settings.alert };
+        let (notices, user) = (line.notices.clone(), line.shell.user.clone());
+        self.by_job().insert(line.name.clone(), Arc::new(OfLine { notices, wishes, user }));
     }
 
     /// A run has ended.
-    pub(crate) fn ended(&self, alert: Alert) {
-        let Some(receiver) = self.receiver(&alert.job) else { return self.send(alert) };
-        if let Some(to) = &receiver.notices.mail_to
+    pub(crate) fn ended(self: &Arc<Self>, alert: Alert) {
+        if alert.is_counted() {
+            // Before the alert about the count, which may overtake this one.
+            self.last().insert(alert.job.clone(), alert.clone());
+        }
+        let Some(line) = self.line(&alert.job) else {
+            let pings = self.receivers.iter().any(|one| matches!(one.target, Target::Ping(_)));
+            return match alert.is_sent() || pings {
+                true => self.look_up(alert),
+                false => {}
+            };
+        };
+        if let Some(to) = &line.notices.mail_to
             && !alert.output.is_empty()
         {
-            self.spawn(&alert, "the mail to MAILTO", self.mail(to, &receiver, &alert));
+            let (from, user) = (line.notices.mail_from.clone(), line.user.clone());
+            self.spawn(&alert, "the mail to MAILTO", self.mail(to, from, user, &alert));
         }
-        if let Some(url) = &receiver.notices.ping
-            && (matches!(alert.event, "succeeded" | "failed" | "dead") || alert.is_cut_off())
-        {
-            let url = match alert.event {
-                "succeeded" => url.clone(),
-                _ => format!("{}/fail", url.trim_end_matches('/')),
-            };
-            self.spawn(&alert, "the request of ALLORA_PING", self.request(url, None));
+        if let Some(url) = &line.notices.ping {
+            self.ping(url, "the request of ALLORA_PING", &alert);
         }
         self.send(alert);
     }
 
     /// Something else has happened to an occurrence.
-    pub(crate) fn send(&self, alert: Alert) {
+    pub(crate) fn send(self: &Arc<Self>, alert: Alert) {
         if !alert.is_sent() {
             return;
         }
-        let receiver = self.receiver(&alert.job);
-        let own = receiver.as_ref().and_then(|receiver| receiver.notices.on_failure.clone());
-        // The daemon's own command runs as the daemon.
-        let user = own.as_ref().and(receiver.as_ref()).and_then(|receiver| receiver.user.clone());
-        let is_own = own.is_some();
-        let Some(target) = own.or_else(|| self.on_failure.clone()) else { return };
-        let is_url = target.starts_with("http://") || target.starts_with("https://");
-        let what = match (is_url, is_own) {
-            (true, true) => "the request of ALLORA_ON_FAILURE",
-            (true, false) => "the request of --on-failure",
-            (false, true) => "the command of ALLORA_ON_FAILURE",
-            (false, false) => "the command of --on-failure",
-        };
-        match is_url {
-            true => self.spawn(&alert, what, self.request(target, Some(alert.json()))),
-            false => self.spawn(&alert, what, self.command(target, user, &alert)),
+        let Some(line) = self.line(&alert.job) else { return self.look_up(alert) };
+        let Some(alert) = self.by_rule(line.wishes.rule, alert) else { return };
+        match &line.notices.on_failure {
+            // The daemon's own command runs as the daemon.
+            None => self.call_default(&alert),
+            Some(target) => {
+                let what = match is_url(target) {
+                    true => "the request of ALLORA_ON_FAILURE",
+                    false => "the command of ALLORA_ON_FAILURE",
+                };
+                self.call(target, what, line.user.clone(), &alert);
+            }
         }
+    }
+
+    /// Reads what the definition of a stored schedule says, and tells its owner.
+    fn look_up(self: &Arc<Self>, alert: Alert) {
+        // It is among those that a stop waits for.
+        let Ok(room) = self.room.clone().try_acquire_owned() else {
+            metrics::alerted(false);
+            let (job, event) = (alert.job, alert.event);
+            error!(target: "allora", job, event, "alert not sent: {WAITING} others wait");
+            return;
+        };
+        let this = self.clone();
+        self.runtime.spawn(async move {
+            let Wishes { owner, rule } = this.lookup.wishes(&alert.job).await;
+            this.tell(Alert { owner, ..alert }, rule);
+            drop(room);
+        });
+    }
+
+    /// Tells the receivers of the owner of a stored schedule; without one, the daemon's own.
+    fn tell(&self, alert: Alert, rule: Option<AlertRule>) {
+        let of_owner = self.receivers.iter().filter(|one| Some(&one.owner) == alert.owner.as_ref());
+        for receiver in of_owner.clone() {
+            if let Target::Ping(url) = &receiver.target {
+                self.ping(&Receiver::ping(url, &alert.job), "the ping of --receiver", &alert);
+            }
+        }
+        let Some(alert) = Some(alert).filter(Alert::is_sent) else { return };
+        let Some(alert) = self.by_rule(rule, alert) else { return };
+        let mut is_told = false;
+        for receiver in self.receivers.iter().filter(|one| Some(&one.owner) == alert.owner.as_ref())
+        {
+            match &receiver.target {
+                Target::Ping(_) => continue,
+                Target::Call(target) => self.call(target, "the target of --receiver", None, &alert),
+                Target::Mail(to) => {
+                    let mail = self.mail(to, None, None, &alert);
+                    self.spawn(&alert, "the mail of --receiver", mail);
+                }
+            }
+            is_told = true;
+        }
+        if !is_told {
+            self.call_default(&alert);
+        }
+    }
+
+    /// The alert, if the rule of its job does not hold it back. A failure waits for the count of the
+    /// store, and gives its output to the alert about that.
+    fn by_rule(&self, rule: Option<AlertRule>, alert: Alert) -> Option<Alert> {
+        let Some(rule) = rule else {
+            if alert.is_counted() {
+                self.last().remove(&alert.job);
+            }
+            return Some(alert);
+        };
+        if let Some(failures) = alert.failures {
+            let before = self.last().remove(&alert.job).filter(|_| alert.event != "recovered");
+            return Some(match before {
+                None => alert,
+                Some(before) => {
+                    let (event, owner) = (alert.event, alert.owner);
+                    Alert { event, owner, failures: Some(failures), ..before }
+                }
+            });
+        }
+        if alert.is_counted() || alert.event == "recovered" {
+            return None;
+        }
+        if let Some(period) = rule.again_every.filter(|_| alert.is_not_run()) {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.get(&alert.job).is_some_and(|at| at.elapsed() < period) {
+                return None;
+            }
+            told.insert(alert.job.clone(), Instant::now());
+        }
+        Some(alert)
+    }
+
+    fn last(&self) -> MutexGuard<'_, HashMap<String, Alert>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call_default(&self, alert: &Alert) {
+        let Some(target) = &self.on_failure else { return };
+        let what = match is_url(target) {
+            true => "the request of --on-failure",
+            false => "the command of --on-failure",
+        };
+        self.call(target, what, None, alert);
+    }
+
+    /// Requests a URL, or runs a command, with the object.
+    fn call(&self, target: &str, what: &'static str, user: Option<String>, alert: &Alert) {
+        let target = target.to_owned();
+        match is_url(&target) {
+            true => self.spawn(alert, what, self.request(target, Some(alert.json()))),
+            false => self.spawn(alert, what, self.command(target, user, alert)),
+        }
+    }
+
+    /// Requests the URL of a dead-man's switch, if the end of the run is one that it waits for.
+    fn ping(&self, url: &str, what: &'static str, alert: &Alert) {
+        let url = match alert.event {
+            "succeeded" => url.to_owned(),
+            "failed" | "dead" => format!("{}/fail", url.trim_end_matches('/')),
+            _ if alert.is_cut_off() => format!("{}/fail", url.trim_end_matches('/')),
+            _ => return,
+        };
+        self.spawn(alert, what, self.request(url, None));
     }
 
     /// Waits until every alert is sent, or until `enough` is ready. Returns the number of those that
@@ -220,11 +377,11 @@ impl Alerts {
         if are_sent { 0 } else { WAITING - self.room.available_permits() }
     }
 
-    fn receiver(&self, job: &str) -> Option<Arc<Receiver>> {
+    fn line(&self, job: &str) -> Option<Arc<OfLine>> {
         self.by_job().get(job).cloned()
     }
 
-    fn by_job(&self) -> MutexGuard<'_, HashMap<String, Arc<Receiver>>> {
+    fn by_job(&self) -> MutexGuard<'_, HashMap<String, Arc<OfLine>>> {
         self.by_job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -307,12 +464,17 @@ impl Alerts {
     fn mail(
         &self,
         to: &str,
-        receiver: &Receiver,
+        from: Option<String>,
+        user: Option<String>,
         alert: &Alert,
     ) -> impl Future<Output = Result<(), BoxError>> + Send + 'static {
         let one_line = |text: &str| text.replace(['\r', '\n'], " ");
         let result = match alert.event {
             "succeeded" => "succeeded".to_owned(),
+            event if alert.failures.is_some() => {
+                let failures = alert.failures.unwrap_or_default();
+                format!("{event}, {failures} failed in a row")
+            }
             _ if alert.is_cut_off() => "cut off by the stop of its daemon".to_owned(),
             event => match (alert.exit_status, alert.signal) {
                 (Some(status), _) => format!("{event}, exit status {status}"),
@@ -320,7 +482,6 @@ impl Alerts {
                 (None, None) => event.to_owned(),
             },
         };
-        let from = receiver.notices.mail_from.clone();
         let from = from.map(|from| format!("From: {}\n", one_line(&from))).unwrap_or_default();
         // A name may have a line feed, which would end the header.
         let job = one_line(&alert.job);
@@ -330,11 +491,15 @@ impl Alerts {
              MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nX-Allora-Job: {job}\n\
              X-Allora-Scheduled-At: {at}\nX-Allora-Node: {node}\n\n{}\n",
             one_line(to),
-            alert.output
+            alert.text()
         );
         let args = vec!["-i".to_owned(), "-t".to_owned()];
-        run(self.sendmail.clone(), args, Vec::new(), receiver.user.clone(), text)
+        run(self.sendmail.clone(), args, Vec::new(), user, text)
     }
+}
+
+fn is_url(target: &str) -> bool {
+    target.starts_with("http://") || target.starts_with("https://")
 }
 
 /// Runs a program with this input; it must end with status 0.

@@ -16,6 +16,7 @@ mod metrics;
 mod notify;
 mod output;
 mod process;
+pub(crate) mod receivers;
 mod route;
 mod runs;
 pub(crate) mod user;
@@ -36,7 +37,7 @@ use crate::{
 };
 use alerts::Alerts;
 use allora_core::{
-    Event, Handle, ProgramReport, Scheduler, Stopped,
+    Event, Handle, ProgramReport, Scheduler, Schedules, Stopped,
     runtime::{Runtime, Tokio},
 };
 use context::CommandContext;
@@ -44,6 +45,7 @@ use files::{Files, Reload};
 use jobs::Jobs;
 use listen::Pages;
 use notify::notify;
+use receivers::{Lookup, Receiver};
 use runs::Results;
 use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -83,6 +85,8 @@ pub(crate) struct Daemon {
     pub(crate) secrets: Option<PathBuf>,
     /// The command or URL for failures of jobs that name none.
     pub(crate) on_failure: Option<String>,
+    /// Who is told about the stored schedules of an owner.
+    pub(crate) receivers: Vec<Receiver>,
     /// The program that sends mail.
     pub(crate) sendmail: String,
     pub(crate) environment: Vec<(String, String)>,
@@ -188,7 +192,10 @@ impl Daemon {
         .await?;
         let Some(store) = reached else { return Ok(()) };
         let (on_failure, sendmail) = (self.on_failure.clone(), self.sendmail.clone());
-        let alerts = Alerts::new(on_failure, sendmail, tokio::runtime::Handle::current());
+        let lookup =
+            Lookup::new(Schedules::on(store.clone(), runtime.clone()).map_err(Failure::of_input)?);
+        let told = (self.receivers.clone(), lookup);
+        let alerts = Alerts::new(on_failure, sendmail, told, tokio::runtime::Handle::current());
         let alerts = Arc::new(alerts);
         let context = Arc::new(CommandContext {
             results: Results::default(),

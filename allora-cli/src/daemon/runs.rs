@@ -3,12 +3,12 @@
 use super::alerts::{Alert, Alerts};
 use crate::values::{run_id, shown};
 use allora_core::{
-    Event, Time,
-    backend::{NotRunReason, Outcome},
+    Condition, Event, Time,
+    backend::{NotRunReason, Outcome, StreakChange},
 };
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tracing::{error, info, warn};
@@ -51,7 +51,7 @@ impl Results {
 }
 
 /// Logs the runs among the events, and alerts people.
-pub(crate) fn report(event: &Event, results: &Results, alerts: &Alerts) {
+pub(crate) fn report(event: &Event, results: &Results, alerts: &Arc<Alerts>) {
     let node = alerts.node();
     match event {
         Event::RunStarted { name, scheduled_at, attempt, fence, late, .. } => {
@@ -91,6 +91,30 @@ pub(crate) fn report(event: &Event, results: &Results, alerts: &Alerts) {
         }
         Event::Recovered { name, scheduled_at, fence, .. } => {
             alerts.send(Alert::new("recovered", name, *scheduled_at, *fence, node));
+        }
+        Event::FailureStreak { name, scheduled_at, failures, change, .. } if change.is_alert() => {
+            let (event, error) = match change {
+                StreakChange::Over => {
+                    ("recovered", format!("it succeeds again, after {failures} failures in a row"))
+                }
+                StreakChange::Paused { until: None, .. } => {
+                    ("paused", "it has paused itself until it is resumed".to_owned())
+                }
+                StreakChange::Paused { until: Some(until), .. } => {
+                    ("paused", format!("it has paused itself until {}", shown(*until)))
+                }
+                _ => ("failing", format!("{failures} occurrences failed in a row")),
+            };
+            let alert = Alert::new(event, name, *scheduled_at, 0, node);
+            alerts.send(Alert { failures: Some(*failures), error: Some(error), ..alert });
+        }
+        Event::Began(Condition::JobOverdue { job, due_at, .. }) => {
+            let error = "it is due, and no node has claimed it for a minute".to_owned();
+            let alert = Alert::new("overdue", job, *due_at, 0, node);
+            alerts.send(Alert { error: Some(error), ..alert });
+        }
+        Event::Ended(Condition::JobOverdue { job, due_at, .. }) => {
+            alerts.send(Alert::new("resolved", job, *due_at, 0, node));
         }
         Event::OccurrencesMissed { name, first, last, count, reason, .. } => {
             let count = count.map_or_else(|| "many".to_owned(), |count| count.to_string());

@@ -107,6 +107,56 @@ fn output_is_mailed_and_a_dead_mans_switch_is_pinged() {
 }
 
 #[test]
+fn a_line_with_a_rule_alerts_after_so_many_failures_and_when_it_pauses_itself() {
+    let site = Site::new(
+        "ALLORA_ON_FAILURE=cat >> DIR/alerts\nALLORA_NAME=bad\nALLORA_BREAKER=3\nALLORA_ALERT=2\n\
+         @every 1s echo oops; exit 3\n",
+    );
+    let daemon = site.start();
+    daemon.says("the job has paused itself");
+    patiently("it is alerted", || objects(&site, "alerts").len() >= 2);
+    daemon.stop_well();
+    let alerts = objects(&site, "alerts");
+    let events: Vec<_> = alerts.iter().map(|one| (&one["event"], &one["failures"])).collect();
+    let expected = [(&"failing".into(), &2.into()), (&"paused".into(), &3.into())];
+    assert_eq!(events, expected);
+    assert_eq!((&alerts[1]["output"], &alerts[1]["exit_status"]), (&"oops".into(), &3.into()));
+}
+
+#[test]
+fn the_owner_of_a_stored_schedule_is_told_by_each_of_its_receivers() {
+    let (url, came) = stored::server(0);
+    let site = Site::new("");
+    let data = r#"{"command": ["sh", "-c", "echo oops; exit 3"]}"#;
+    let add =
+        ["add", "acme/bad", "command", "@every 1s", data, "--at-most-once", "--owner", "sales"];
+    let rules = ["--alert", "2", "--breaker", "4 1h"];
+    for args in [&["init"][..], &[&add[..], &rules].concat()] {
+        site.allora(&[args, &["--url", "sqlite:store.db"]].concat()).fine();
+    }
+    let sendmail = site.path("sendmail");
+    fs::write(&sendmail, format!("#!/bin/sh\ncat >> {}\n", site.path("mail").display())).unwrap();
+    fs::set_permissions(&sendmail, fs::Permissions::from_mode(0o755)).unwrap();
+    let call = format!("sales=cat >> {}", site.path("sales").display());
+    let ping = format!("sales=ping:{url}/{{job}}");
+    let other = format!("hr=cat >> {}", site.path("hr").display());
+    let to = |receiver| ["--receiver", receiver];
+    let receivers = [&call, &ping, &other, "sales=mailto:sales@example.org"].map(to).concat();
+    let args = [&["--stored", "--sendmail", "./sendmail"][..], &receivers].concat();
+    let site = site.with(&args);
+    let daemon = site.start();
+    patiently("it is told", || objects(&site, "sales").len() >= 2);
+    patiently("it is mailed", || site.read("mail").contains("acme/bad: paused, 4 failed in a row"));
+    daemon.stop_well();
+    let events: Vec<_> = objects(&site, "sales").iter().map(|one| one["event"].clone()).collect();
+    assert_eq!(events, ["failing", "paused"]);
+    assert!(objects(&site, "hr").is_empty());
+    let came = came.lock().unwrap();
+    assert!(came.iter().all(|one| one.line.starts_with("GET /hook/acme%2Fbad/fail ")), "{came:?}");
+    assert!(came.len() >= 4, "each failure is a ping");
+}
+
+#[test]
 fn an_alert_that_cannot_be_sent_is_logged() {
     let site = Site::new("ALLORA_ON_FAILURE=exit 9\n@every 1s false\n");
     let daemon = site.start();

@@ -117,7 +117,7 @@ fn a_command_that_fails_is_tried_again_and_then_a_dead_letter() {
     patiently("it is dead again", || {
         show(&site, "job")["dead"][0]["occurrence"]["scheduled_at"] == at.as_str()
     });
-    site.allora(&[&["rerun", "job", &at, "--dismiss"], &URL[..]].concat()).fine();
+    site.allora(&[&["mark", "job", &at, "--note", "by hand"], &URL[..]].concat()).fine();
     assert_eq!(show(&site, "job")["dead"], Value::Array(vec![]));
     assert_eq!(daemon.stop(), 0);
 }

@@ -192,6 +192,7 @@ macro_rules! __cases {
                 the_number_of_waiting_triggers_is_limited: [];
                 a_dead_letter_is_kept_and_can_be_rerun: [Queries];
                 the_number_of_dead_letters_is_limited: [];
+                a_dead_letter_can_be_marked_as_succeeded: [];
                 a_reset_job_continues_from_now_under_a_new_incarnation: [];
             }
             pauses {
@@ -207,6 +208,12 @@ macro_rules! __cases {
                 a_run_goes_on_beyond_the_end_of_a_pause: [Expiry];
                 a_new_definition_keeps_the_end_of_the_pause: [];
                 a_paused_job_is_pruned_only_after_the_end_of_its_pause: [];
+            }
+            breaker {
+                a_job_pauses_itself_until_its_probe_succeeds: [Queries, Expiry];
+                a_trigger_that_succeeds_resumes_a_job_that_has_paused_itself: [Queries, Expiry];
+                an_operators_pause_and_resumption_are_no_ones_own: [Queries, Expiry];
+                a_lost_run_counts_until_it_is_heard_of_again: [Expiry];
             }
             triggers {
                 a_trigger_is_not_run_again_within_its_retention: [];

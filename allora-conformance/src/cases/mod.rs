@@ -1,6 +1,7 @@
 //! The cases: one sentence each, in files by subject.
 
 mod at_most_once;
+mod breaker;
 mod cancel;
 mod changes;
 mod claim;

@@ -448,3 +448,21 @@ pub(super) async fn a_reset_job_continues_from_now_under_a_new_incarnation(w: &C
     assert_eq!(node.end(t(121), "job", run.fence, ran(t(180))).await, Reply::Accepted);
     assert_eq!(node.read("job").await.next, Some(t(180).into()));
 }
+
+pub(super) async fn a_dead_letter_can_be_marked_as_succeeded(w: &Cluster) {
+    let node = w.node();
+    node.add(t(0), "job", "mail", t(60)).await;
+    let first = dies(w, 60, 1, 120).await;
+    let run = won(node.lease(t(120), "job", 2).await);
+    for at in [t(120), t(180)] {
+        let occurrence = at.into();
+        let mark = Action::MarkSucceeded { occurrence: &occurrence };
+        let early = node.modify(t(121), "job", mark).await;
+        assert_eq!(early.expect_err("it has not ended").kind(), ErrorKind::Invalid);
+    }
+    let mark = Action::MarkSucceeded { occurrence: &first.occurrence };
+    let marked = fine(node.modify(t(121), "job", mark).await);
+    assert_eq!((marked.dead.len(), marked.counters.succeeded), (0, 0));
+    assert_eq!(node.shown("job").await, marked);
+    assert_eq!(node.end(t(122), "job", run.fence, ran(t(180))).await, Reply::Accepted);
+}

@@ -78,7 +78,11 @@ const MAX_LIMIT: u64 = 3;
 const KINDS: &[&str] = &["mail", "sms"];
 const DATA: &[&[u8]] = &[b"", b"x", b"xx", b"xxx"];
 
-const DEFINITIONS: &[&str] = &["stored", "@daily; at-least-once 30000ms"];
+const DEFINITIONS: &[&str] = &[
+    "stored",
+    "@daily; at-least-once 30000ms",
+    "@daily; at-least-once 30s; breaker 2 9s; alert 1",
+];
 
 /// Longer than any walk.
 const FOREVER: Duration = Duration::from_secs(3_650 * 86_400);
@@ -121,6 +125,7 @@ enum Planned {
     Pair(Box<[Action<'static>; 2]>),
     Rerun(Occurrence),
     Dismiss(Occurrence),
+    Mark(Occurrence),
 }
 
 impl Planned {
@@ -144,6 +149,7 @@ impl Planned {
             Planned::Pair(pair) => pair[1].clone(),
             Planned::Rerun(occurrence) => Action::Rerun { occurrence },
             Planned::Dismiss(occurrence) => Action::Dismiss { occurrence },
+            Planned::Mark(occurrence) => Action::MarkSucceeded { occurrence },
         }
     }
 }
@@ -410,9 +416,10 @@ impl Walker {
                 let letter = record.and_then(|record| random.pick(&record.dead));
                 let occurrence =
                     letter.map_or_else(|| self.now.into(), |letter| letter.occurrence.clone());
-                match random.one_in(3) {
-                    true => Planned::Dismiss(occurrence),
-                    false => Planned::Rerun(occurrence),
+                match random.below(6) {
+                    0 | 1 => Planned::Dismiss(occurrence),
+                    2 => Planned::Mark(occurrence),
+                    _ => Planned::Rerun(occurrence),
                 }
             }
             StepKind::End => return Ok(self.end(random)),

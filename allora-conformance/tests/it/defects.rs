@@ -515,6 +515,34 @@ impl Defect for IgnoresThePause {
     }
 }
 
+/// The failures in a row are counted, and the job goes on.
+pub(crate) struct IgnoresTheBreaker;
+impl Defect for IgnoresTheBreaker {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let was_paused = step.record.as_ref().is_some_and(|record| record.paused.is_some());
+        let reply = step.apply();
+        let by_itself = |record: &&mut Record| {
+            !was_paused && record.streak.as_ref().is_some_and(|streak| streak.has_paused)
+        };
+        if let Some(record) = step.record.as_mut().filter(by_itself) {
+            record.paused = None;
+        }
+        reply
+    }
+}
+
+/// The failures in a row are not kept.
+pub(crate) struct ForgetsTheStreak;
+impl Defect for ForgetsTheStreak {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if let Some(record) = step.record {
+            record.streak = None;
+        }
+        reply
+    }
+}
+
 /// A pause lasts until it is ended by hand.
 pub(crate) struct ForgetsTheEndOfThePause;
 impl Defect for ForgetsTheEndOfThePause {

@@ -119,6 +119,8 @@ teeth! {
     ends_data_at_nul: EndsDataAtNul;
     cuts_instants: CutsInstants;
     ignores_the_pause: IgnoresThePause;
+    ignores_the_breaker: IgnoresTheBreaker;
+    forgets_the_streak: ForgetsTheStreak;
     forgets_the_end_of_the_pause: ForgetsTheEndOfThePause;
     keeps_ended_pauses: KeepsEndedPauses;
     finds_too_much: FindsTooMuch;

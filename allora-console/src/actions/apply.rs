@@ -23,6 +23,7 @@ pub(crate) enum Act {
     Cancel(Option<String>),
     Rerun(Occurrence),
     Dismiss(Occurrence),
+    Mark(Occurrence),
     /// The occurrences after the first time, up to the second one.
     Backfill(Time, Time),
     Reset,
@@ -45,6 +46,7 @@ impl Act {
             Self::Cancel(_) => "cancel",
             Self::Rerun(_) => "rerun",
             Self::Dismiss(_) => "dismiss",
+            Self::Mark(_) => "mark",
             Self::Backfill(..) => "backfill",
             Self::Reset => "reset",
             Self::Delete => "delete",
@@ -140,6 +142,7 @@ async fn done(reader: &Reader, name: &str, act: &Act, note: &str) -> Result<Effe
         Act::Cancel(Some(id)) => Effect::Runs(Some(store.cancel_trigger(name, id).await?)),
         Act::Rerun(occurrence) => store.rerun(name, occurrence).await?.into(),
         Act::Dismiss(occurrence) => store.dismiss(name, occurrence).await?.into(),
+        Act::Mark(occurrence) => store.mark_succeeded(name, occurrence).await?.into(),
         Act::Backfill(from, until) => Effect::Filled(store.backfill(name, *from, *until).await?),
         Act::Reset => store.reset(name).await?.into(),
         Act::Delete => {

@@ -55,6 +55,7 @@ pub(crate) fn done(params: &Params, context: &Context) -> Option<Done> {
             (text, undo("Cancel it", Verb::Cancel, ""))
         }
         Verb::Dismiss => ("The dead letter was removed.".to_owned(), None),
+        Verb::Mark => ("Its occurrence is recorded as succeeded.".to_owned(), None),
         Verb::Backfill => {
             let undo = undo("Cancel what is left", Verb::Cancel, "backfill");
             (format!("Backfilled. {}", counted("run", "The range has no scheduled time.")), undo)

@@ -105,6 +105,7 @@ impl Form {
             Verb::Cancel => Act::Cancel(Some(self.id.clone()).filter(|id| !id.is_empty())),
             Verb::Rerun => Act::Rerun(self.letter(facts)?.occurrence.clone()),
             Verb::Dismiss => Act::Dismiss(self.letter(facts)?.occurrence.clone()),
+            Verb::Mark => Act::Mark(self.letter(facts)?.occurrence.clone()),
             Verb::Backfill => {
                 let (from, until) = self.range(context)?;
                 Act::Backfill(from, until)

@@ -134,7 +134,7 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
                          schedule goes on.";
             say(&mut preview, waits.into());
         }
-        Verb::Rerun | Verb::Dismiss => match form.letter(facts) {
+        Verb::Rerun | Verb::Dismiss | Verb::Mark => match form.letter(facts) {
             Err(gone) => preview.problem = gone,
             Ok(letter) => {
                 let text = format!(
@@ -147,6 +147,9 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
                 let text = match form.verb {
                     Verb::Rerun => {
                         "It runs again as the same occurrence, with attempts counted from 1."
+                    }
+                    Verb::Mark => {
+                        "Its letter is removed, and the history says that its work is done, with your name and the note."
                     }
                     _ => "Its letter is removed, and the occurrence does not run again.",
                 };
@@ -274,7 +277,7 @@ pub(crate) fn seen(verb: Verb, facts: &Facts) -> String {
         }
         Verb::Backfill | Verb::Reset | Verb::Delete => state.generation.to_string(),
         // The id of the trigger and the occurrence of the letter say by themselves what is meant.
-        Verb::Trigger | Verb::Rerun | Verb::Dismiss => return String::new(),
+        Verb::Trigger | Verb::Rerun | Verb::Dismiss | Verb::Mark => return String::new(),
     };
     format!("{}.{rest}", state.incarnation)
 }

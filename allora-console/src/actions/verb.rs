@@ -13,13 +13,14 @@ pub(crate) enum Verb {
     Cancel,
     Rerun,
     Dismiss,
+    Mark,
     Backfill,
     Reset,
     Delete,
 }
 
 /// One row for each: its word in addresses, the text of its button, and whether it wants a note.
-pub(super) const VERBS: [(Verb, &str, &str, bool); 10] = [
+pub(super) const VERBS: [(Verb, &str, &str, bool); 11] = [
     (Verb::Trigger, "trigger", "Run now", false),
     (Verb::Pause, "pause", "Pause", true),
     (Verb::Resume, "resume", "Resume", false),
@@ -30,6 +31,7 @@ pub(super) const VERBS: [(Verb, &str, &str, bool); 10] = [
     (Verb::Delete, "delete", "Delete", true),
     (Verb::Rerun, "rerun", "Rerun", false),
     (Verb::Dismiss, "dismiss", "Dismiss", true),
+    (Verb::Mark, "mark", "Mark as succeeded", true),
 ];
 
 impl Verb {
@@ -74,7 +76,7 @@ impl Verb {
 pub(crate) fn buttons(state: &JobState, context: &Context) -> Vec<Linked> {
     let (name, is_paused) = (state.name.as_str(), state.paused.is_some());
     let is_of_job = |verb: &Verb| match verb {
-        Verb::Rerun | Verb::Dismiss => false,
+        Verb::Rerun | Verb::Dismiss | Verb::Mark => false,
         Verb::Pause => !is_paused,
         Verb::Resume => is_paused,
         _ => true,
@@ -107,7 +109,7 @@ pub(crate) fn letter_buttons(
         link: context
             .link("act", &[("do", verb.word()), ("name", name), ("at", &at), ("trigger", trigger)]),
     };
-    let verbs = [Verb::Rerun, Verb::Dismiss].into_iter();
+    let verbs = [Verb::Rerun, Verb::Mark, Verb::Dismiss].into_iter();
     verbs.filter(|verb| verb.is_allowed(context)).map(button).collect()
 }
 

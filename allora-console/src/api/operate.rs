@@ -126,6 +126,11 @@ pub(crate) async fn dismiss(call: Call) -> Answer {
     letters(&call, Act::Dismiss).await
 }
 
+/// An occurrence whose work is done, or all dead letters.
+pub(crate) async fn mark(call: Call) -> Answer {
+    letters(&call, Act::Mark).await
+}
+
 /// One dead letter, or all of them.
 async fn letters(call: &Call, action: fn(Occurrence) -> Act) -> Answer {
     let Letter { note, scheduled_at, trigger } = body(call).await?;

@@ -287,6 +287,17 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .takes(optional("LetterBody"))
     .answers(&[(200, json("Occurrences"))]),
     Operation::new(
+        ("POST", "/job/mark"),
+        Scope::Run,
+        "Records that the work of an occurrence is done: a dead letter, or all of a job; or one that has failed, \
+         was lost or was missed",
+        |call| Box::pin(operate::mark(call)),
+    )
+    .changes()
+    .with(&[NAME])
+    .takes(optional("LetterBody"))
+    .answers(&[(200, json("Occurrences"))]),
+    Operation::new(
         ("POST", "/job/backfill"),
         Scope::Run,
         "Runs the scheduled times of a range in the past",

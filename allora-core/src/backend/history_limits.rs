@@ -195,6 +195,15 @@ pub struct Newest {
 }
 
 impl HistoryTrim {
+    /// What both keep.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let both = |one: Newest, other: Newest| Newest {
+            entries: one.entries.min(other.entries),
+            from: one.from.max(other.from),
+        };
+        Self { rest: both(self.rest, other.rest), failures: both(self.failures, other.failures) }
+    }
+
     /// That of the failures, or of the rest.
     pub fn of(&self, is_failure: bool) -> Newest {
         if is_failure { self.failures } else { self.rest }

@@ -17,6 +17,7 @@ mod outcome;
 mod queries;
 mod reply;
 mod state;
+mod streak;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
 pub use flags::{Count, Counts, Flag, Flagged, MOST_COUNTED, OVERDUE};
@@ -40,6 +41,7 @@ pub use state::{
     Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
     Sharing,
 };
+pub use streak::{Streak, StreakChange, StreakReport};
 
 use crate::error::Result;
 use async_trait::async_trait;

@@ -358,6 +358,13 @@ pub enum Action<'a> {
         /// catch-up policy selects.
         by: Time,
     },
+    /// Records that the work of an occurrence is done although no run of it has succeeded: a dead letter,
+    /// which goes, or one that has failed, was lost or was not run. Its entry in the history has the
+    /// author and the note, and counts as no run.
+    MarkSucceeded {
+        /// The occurrence.
+        occurrence: &'a Occurrence,
+    },
     /// Removes a dead letter.
     Dismiss {
         /// The dead letter's occurrence.

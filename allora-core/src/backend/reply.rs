@@ -1,6 +1,8 @@
 //! Replies to operations.
 
-use super::{Claimed, Ended, History, HistoryEntry, HistoryQuery, JobState, Occurrence};
+use super::{
+    Claimed, Ended, History, HistoryEntry, HistoryQuery, JobState, Occurrence, StreakReport,
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     time::Time,
@@ -20,12 +22,15 @@ pub struct Applied {
     /// The history entries of the runs whose leases had ended, and that these operations recorded as
     /// lost or expired. Default: empty.
     pub lapsed: Vec<HistoryEntry>,
+    /// The changes of failures in a row that these operations have made. A repeated operation makes none.
+    /// Default: empty.
+    pub reports: Vec<StreakReport>,
 }
 
 impl Applied {
     /// The replies to operations that were decided at `now`.
     pub fn new(now: Time, replies: Vec<Result<Reply>>) -> Self {
-        Self { now, replies, min_fence: 0, lapsed: Vec::new() }
+        Self { now, replies, min_fence: 0, lapsed: Vec::new(), reports: Vec::new() }
     }
 
     /// With the highest fence of the removed tombstones.
@@ -39,6 +44,13 @@ impl Applied {
     #[must_use]
     pub fn lapsed(mut self, lapsed: Vec<HistoryEntry>) -> Self {
         self.lapsed = lapsed;
+        self
+    }
+
+    /// With the changes of failures in a row.
+    #[must_use]
+    pub fn reports(mut self, reports: Vec<StreakReport>) -> Self {
+        self.reports = reports;
         self
     }
 

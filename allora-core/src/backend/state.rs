@@ -1,6 +1,6 @@
 //! The state of a job, as a backend shows it.
 
-use super::{NotRunReason, Outcome, Waiter};
+use super::{NotRunReason, Outcome, Streak, Waiter};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -95,6 +95,8 @@ pub struct JobState {
     pub unreadable: Option<String>,
     /// The outcome of the last run.
     pub last: Option<Outcome>,
+    /// Its failed occurrences in a row, if it has a rule about them and the last one has failed.
+    pub streak: Option<Streak>,
     /// The totals since the job was created.
     pub counters: Counters,
 }

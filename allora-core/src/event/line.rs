@@ -2,7 +2,7 @@
 
 use super::{Event, millis};
 use crate::{
-    backend::{NotRunReason, Outcome},
+    backend::{NotRunReason, Outcome, StreakChange},
     condition::written,
     time::Time,
 };
@@ -109,6 +109,20 @@ lines! { event:
         "run expired: its lease has ended, and the occurrence is run again" {
         job: &**name, scheduled_at: time(scheduled_at), fence: *fence, ran_on: &**ran_on,
         age_ms: millis(*age)
+    }
+    error NODE Event::FailureStreak { name, kind, scheduled_at, failures, change: StreakChange::Paused { until, .. } } =>
+        "the job has paused itself: too many occurrences failed in a row" {
+        job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), failures: *failures,
+        until: until.as_ref().map(time), remedy: event.remedy()
+    }
+    info NODE Event::FailureStreak { name, kind, scheduled_at, failures, change: StreakChange::Over } =>
+        "the job succeeds again" {
+        job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), failures: *failures
+    }
+    warn NODE Event::FailureStreak { name, kind, scheduled_at, failures, .. } =>
+        "the job fails: so many occurrences in a row that people are to be told" {
+        job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), failures: *failures,
+        remedy: event.remedy()
     }
     warn NODE Event::KeyLimitsDiffer { name, key, limit, other } =>
         "jobs of this concurrency key have different limits"

@@ -89,6 +89,8 @@ impl Hour {
     /// Counts an entry.
     fn count(&mut self, entry: &HistoryEntry) {
         let number = match &entry.outcome {
+            // An operator has recorded that its work is done: no run.
+            Outcome::Succeeded if entry.attempt == 0 => return,
             Outcome::Succeeded => &mut self.succeeded,
             Outcome::Failed(_) | Outcome::Dead(_) => &mut self.failed,
             Outcome::Retried(_) | Outcome::Interrupted => &mut self.retried,

@@ -5,6 +5,8 @@ mod checked_schedule;
 mod closure;
 mod concurrency_key;
 mod explain;
+mod failures;
+mod history;
 mod redefinition;
 mod setters;
 mod settings;
@@ -17,6 +19,9 @@ pub use closure::{IntoOutcome, JobFuture, Returns, job};
 pub use concurrency_key::ConcurrencyKey;
 use concurrency_key::is_number;
 pub use explain::Explained;
+pub(crate) use failures::FailureRules;
+pub use failures::{AlertRule, Breaker};
+pub use history::JobHistory;
 pub(crate) use redefinition::{Progress, Redefinition};
 pub(crate) use setters::setters;
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
@@ -24,7 +29,9 @@ pub(crate) use spec::is_code;
 pub use spec::{IntoJob, JobSpec};
 #[cfg(feature = "json")]
 pub(crate) use text::SettingsReader;
-pub(crate) use text::{DefinitionText, due_lease, owner_and_tags, window_in};
+pub(crate) use text::{
+    DefinitionText, due_lease, failure_rules, history_of, owner_and_tags, window_in,
+};
 
 use crate::{
     error::{BoxError, Result},

@@ -103,6 +103,37 @@ macro_rules! setters {
             self
         }
 
+        /// Pauses the job by itself after so many failed occurrences in a row, and tells people. A run that
+        /// succeeds ends the pause. Default: none. A job that runs on every node has none.
+        ///
+        /// ```
+        /// use allora::{Breaker, StoredSchedule};
+        /// use std::time::Duration;
+        ///
+        /// let breaker = Breaker::after(5).probe_after(Duration::from_secs(600));
+        /// let sync = StoredSchedule::new("acme/sync", "sync", "*/5 * * * *").breaker(breaker);
+        /// ```
+        pub fn breaker(mut self, breaker: Breaker) -> Self {
+            self.settings_mut().breaker = Some(breaker);
+            self
+        }
+
+        /// Tells people after so many failed occurrences in a row, perhaps again while it fails, and when
+        /// it succeeds again: an event [`FailureStreak`](crate::Event::FailureStreak). Default: none.
+        pub fn alert(mut self, rule: AlertRule) -> Self {
+            self.settings_mut().alert = Some(rule);
+            self
+        }
+
+        /// The largest number of failures and of other entries in the history of this job, and their
+        /// longest age, where that is less than the store keeps. Default: as the
+        /// [store](crate::backend::HistoryLimits). It is enforced in the background, within an hour or two.
+        /// Range: 1 to 1 million entries, 1 hour to 100 years.
+        pub fn history(mut self, entries: u32, age: Duration) -> Self {
+            self.settings_mut().history = Some(JobHistory::new(entries, age));
+            self
+        }
+
         /// Sets all settings.
         pub fn with_settings(mut self, settings: Settings) -> Self {
             *self.settings_mut() = settings;

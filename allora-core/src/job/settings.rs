@@ -1,6 +1,6 @@
 //! The settings of a job.
 
-use super::ConcurrencyKey;
+use super::{AlertRule, Breaker, ConcurrencyKey, JobHistory};
 use crate::{
     backend::NextRun,
     error::{Error, Result},
@@ -41,6 +41,12 @@ pub struct Settings {
     pub concurrency_key: Option<ConcurrencyKey>,
     /// The longest wait for the concurrency key. Occurrences that wait longer are skipped.
     pub max_key_wait: Option<Duration>,
+    /// When the job pauses by itself.
+    pub breaker: Option<Breaker>,
+    /// When people are told that it fails.
+    pub alert: Option<AlertRule>,
+    /// The history of the job, where that is less than the store keeps.
+    pub history: Option<JobHistory>,
     /// The team or person that is responsible for a stored schedule: one word. It changes nothing about
     /// its runs.
     pub owner: Option<String>,
@@ -233,6 +239,15 @@ impl Settings {
             return wrong(
                 "the longest wait for a key (max-key-wait) needs a concurrency key; add one",
             );
+        }
+        if let Some(breaker) = &self.breaker {
+            breaker.check()?;
+        }
+        if let Some(alert) = &self.alert {
+            alert.check()?;
+        }
+        if let Some(history) = &self.history {
+            history.check()?;
         }
         if let Some(owner) = &self.owner {
             check_word("owner", owner)?;

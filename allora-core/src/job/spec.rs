@@ -1,10 +1,11 @@
 //! A job and its settings.
 
 use super::{
-    CatchUp, ConcurrencyKey, Delivery, Job, Overlap, Placement, Retry, Settings, Token, setters,
+    AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, Job, JobHistory, Overlap, Placement,
+    Retry, Settings, Token, setters,
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     run::Payload,
     time::{Time, whole_millis},
 };
@@ -205,6 +206,11 @@ impl JobSpec {
     /// Checks the job and its settings.
     pub(crate) fn check(&self) -> Result {
         self.job.check()?;
+        if self.settings.breaker.is_some() && self.settings.placement == Placement::EveryNode {
+            let wrong = "a job that runs on every node cannot pause itself: nobody could resume it; leave \
+                         `breaker` away, or add a job for each node";
+            return Err(Error::invalid(wrong));
+        }
         self.settings.check()
     }
 

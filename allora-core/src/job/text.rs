@@ -1,7 +1,10 @@
 //! The text of a definition: a schedule, then the settings that differ from the defaults, separated by
 //! semicolons. It is read and written here alone.
 
-use super::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, is_number};
+use super::{
+    CatchUp, ConcurrencyKey, Delivery, FailureRules, JobHistory, Overlap, Retry, Settings,
+    is_number,
+};
 use crate::{
     error::Result,
     schedule::{AnySchedule, Field, ParseError, parse_instant, parse_period, period_text},
@@ -66,6 +69,21 @@ pub(crate) fn window_in(definition: &str) -> Option<Duration> {
     may_have_one.then(|| DefinitionText::read(definition).ok())??.settings.window
 }
 
+/// The limits of its history in a definition, if it has some that this build can read.
+pub(crate) fn history_of(definition: &str) -> Option<JobHistory> {
+    let may_have_some = definition.contains("; history");
+    may_have_some.then(|| DefinitionText::read(definition).ok())??.settings.history
+}
+
+/// The rules about failures in a row in a definition; `None` if it has none that this build can read.
+pub(crate) fn failure_rules(definition: &str) -> Option<FailureRules> {
+    // Most have none, and each failure asks.
+    let may_have_some = definition.contains("; breaker") || definition.contains("; alert");
+    let read = may_have_some.then(|| DefinitionText::read(definition).ok())??;
+    let Settings { breaker, alert, .. } = read.settings;
+    (breaker.is_some() || alert.is_some()).then_some(FailureRules { breaker, alert })
+}
+
 impl Settings {
     /// The text of a job with this schedule: the settings that differ from the defaults, in a fixed
     /// order. The time-out is left out, because it concerns the running node only.
@@ -87,7 +105,7 @@ impl Settings {
     }
 
     /// All settings; the value is missing if it is the default.
-    fn each(&self) -> [(&'static str, Option<String>); 15] {
+    fn each(&self) -> [(&'static str, Option<String>); 18] {
         let Self {
             delivery,
             catch_up,
@@ -102,6 +120,9 @@ impl Settings {
             max_runs,
             concurrency_key,
             max_key_wait,
+            breaker,
+            alert,
+            history,
             owner,
             tags,
             // They belong to the build, not to the text.
@@ -143,6 +164,9 @@ impl Settings {
             ("max-runs", max_runs.map(|runs| runs.to_string())),
             ("concurrency-key", concurrency_key.as_ref().map(ToString::to_string)),
             ("max-key-wait", period(max_key_wait)),
+            ("breaker", breaker.map(|breaker| breaker.to_string())),
+            ("alert", alert.map(|alert| alert.to_string())),
+            ("history", history.map(|history| history.to_string())),
             ("owner", owner.clone()),
             ("tags", (!tags.is_empty()).then(|| tags.join(","))),
             ("timeout", period(timeout)),
@@ -247,6 +271,9 @@ impl SettingsReader {
                 let (_, tags) = words.value("tags, with a comma between two of them")?;
                 settings.tags = tags.split(',').map(str::to_owned).collect();
             }
+            "breaker" => settings.breaker = Some(words.rest("a number of failures")?),
+            "alert" => settings.alert = Some(words.rest("a number of failures")?),
+            "history" => settings.history = Some(words.rest("a number of entries and an age")?),
             "max-key-wait" => settings.max_key_wait = Some(words.period()?),
             _ => {
                 return Err(wrong(name_at, name, "is not a setting of this build")
@@ -386,6 +413,21 @@ fn number<N: FromStr>(at: usize, word: &str) -> Result<N, ParseError> {
     let plain = word.bytes().all(|byte| byte.is_ascii_digit());
     let number = plain.then(|| word.parse().ok()).flatten();
     number.ok_or_else(|| wrong(at, word, "is not a number that fits").remedy("write digits"))
+}
+
+/// A number, and perhaps a period after it.
+pub(super) fn number_and_period(text: &str) -> Result<(u32, Option<Duration>), ParseError> {
+    let mut words = split(0, text);
+    let (at, word) = words.next().unwrap_or((0, text));
+    let count = number(at, word)?;
+    let period = |(at, word)| parse_period(word).map_err(|error| error.shifted(at));
+    let period = words.next().map(period).transpose()?;
+    words.next().map_or(Ok((count, period)), |more| Err(too_many(more)))
+}
+
+/// The error of a number of entries without an age.
+pub(super) fn no_age(text: &str) -> ParseError {
+    wrong(0, text, "has no age").remedy("write the age of the oldest entry after it, as in 50 30d")
 }
 
 fn too_many((at, word): (usize, &str)) -> ParseError {

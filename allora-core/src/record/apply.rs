@@ -76,6 +76,7 @@ fn decide(
         | Action::Skip(_)
         | Action::Rerun { .. }
         | Action::Dismiss { .. }
+        | Action::MarkSucceeded { .. }
         | Action::Cancel(_)
         | Action::Reset { .. } => {
             operate::operate(live(record, name)?, operation, context, history)?;

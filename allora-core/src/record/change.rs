@@ -85,6 +85,8 @@ pub enum ChangeAction {
     Rerun,
     /// Removed a dead letter.
     Dismiss,
+    /// Recorded that the work of an occurrence is done.
+    Mark,
     /// Cancelled runs.
     Cancel,
     /// Started it again under a new incarnation.
@@ -105,7 +107,7 @@ pub enum ChangeResult {
 
 impl ChangeAction {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Create,
         Self::Modify,
         Self::Delete,
@@ -115,6 +117,7 @@ impl ChangeAction {
         Self::Trigger,
         Self::Rerun,
         Self::Dismiss,
+        Self::Mark,
         Self::Cancel,
         Self::Reset,
     ];
@@ -134,6 +137,7 @@ impl ChangeAction {
             Self::Trigger => "trigger",
             Self::Rerun => "rerun",
             Self::Dismiss => "dismiss",
+            Self::Mark => "mark",
             Self::Cancel => "cancel",
             Self::Reset => "reset",
         }
@@ -167,6 +171,7 @@ impl ChangeAction {
             }
             Action::Rerun { occurrence } => (Self::Rerun, told(occurrence)),
             Action::Dismiss { occurrence } => (Self::Dismiss, told(occurrence)),
+            Action::MarkSucceeded { occurrence } => (Self::Mark, told(occurrence)),
             Action::Cancel(CancelScope::All) => (Self::Cancel, none),
             Action::Cancel(CancelScope::Run(fence)) => (Self::Cancel, format!("run {fence}")),
             Action::Cancel(CancelScope::Trigger(id)) => (Self::Cancel, format!("trigger {id}")),

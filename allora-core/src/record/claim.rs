@@ -344,6 +344,9 @@ impl Record {
         };
         *counter += 1;
         self.last = Some(outcome.clone());
+        if outcome == Outcome::Lost {
+            self.count_failure(name, &lease.occurrence, "its run was lost", now, history);
+        }
         let reason = lease.cancel_reason();
         let run = || entry(lease, name, &self.kind, now, outcome);
         history.push_lapsed(|| HistoryEntry { reason, ..run() });

@@ -14,7 +14,8 @@ use self::change::WireChange;
 use super::{Accepted, EndedBy, OccurrenceData, PendingRetry, Record, RememberedTrigger};
 use crate::{
     backend::{
-        Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing, Waiter,
+        Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing,
+        Streak, Waiter,
     },
     time::{Time, from_millis},
 };
@@ -119,6 +120,8 @@ struct Wire<'a> {
     ended: Option<(i64, WireEndedBy)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<(Cow<'a, str>, Cow<'a, str>)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    streak: Option<(u32, Option<i64>, bool)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     counters: BTreeMap<Cow<'a, str>, u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -259,6 +262,10 @@ impl<'a> From<&'a Record> for Wire<'a> {
             deleted_at: record.deleted_at.map(ms),
             ended: record.ended.map(|ended| (ended.fence, WireEndedBy::from(ended.by))),
             last: record.last.as_ref().map(|last| (last.word().into(), last.error().into())),
+            streak: record
+                .streak
+                .as_ref()
+                .map(|streak| (streak.failures, streak.alerted_at.map(ms), streak.has_paused)),
             counters: counters(record.counters),
             changes: record.changes.iter().map(WireChange::from).collect(),
         }
@@ -291,6 +298,7 @@ impl Wire<'_> {
             deleted_at: self.deleted_at.map(time).transpose()?,
             ended: self.ended.map(|(fence, by)| Accepted { fence, by: by.into() }),
             last: self.last.map(|(word, error)| outcome(&word, &error)).transpose()?,
+            streak: self.streak.map(read_streak).transpose()?,
             counters: read_counters(self.counters)?,
             changes: all(self.changes, WireChange::change)?,
         })
@@ -520,6 +528,12 @@ impl From<WireEndedBy> for EndedBy {
     }
 }
 
+fn read_streak(
+    (failures, alerted_at, has_paused): (u32, Option<i64>, bool),
+) -> Result<Streak, Unreadable> {
+    Ok(Streak { failures, alerted_at: alerted_at.map(time).transpose()?, has_paused })
+}
+
 /// The counters that are not 0, by name.
 fn counters(counters: Counters) -> BTreeMap<Cow<'static, str>, u64> {
     let counted = counters.each().into_iter().filter(|(_, count)| *count > 0);
@@ -627,6 +641,7 @@ mod tests {
             deleted_at: Some(at(2)),
             ended: Some(Accepted { fence: 1, by: EndedBy::Retried }),
             last: Some(Outcome::Failed("boom".into())),
+            streak: Some(Streak { failures: 4, alerted_at: Some(at(7)), has_paused: true }),
             counters: Counters { started: u64::MAX, lost: 4, ..Counters::default() },
             changes: change::tests::all(),
         }

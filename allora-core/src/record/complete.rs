@@ -37,6 +37,10 @@ pub(super) fn end(
         let repeated = end.is_some() && end == record.ended;
         return if repeated { Reply::Accepted } else { Reply::LeaseLost };
     };
+    if was_lost {
+        let occurrence = record.leases[i].occurrence.clone();
+        record.uncount_failure(operation.name, &occurrence, history);
+    }
     if let Some(checkpoint) = operation.checkpoint {
         record.keep_checkpoint(i, checkpoint);
     }
@@ -86,6 +90,13 @@ pub(super) fn end(
     match outcome == Outcome::Succeeded && is_ordinary {
         true => history.push_success(entry),
         false => history.push(entry),
+    }
+    match &outcome {
+        Outcome::Succeeded => record.end_streak(operation.name, &lease.occurrence, history),
+        Outcome::Failed(error) | Outcome::Dead(error) => {
+            record.count_failure(operation.name, &lease.occurrence, error, context.now, history);
+        }
+        _ => {}
     }
     let now = whole_millis(context.now);
     match &operation.action {
@@ -181,6 +192,7 @@ pub(super) fn give_up(
         ended_at: Some(now),
         ..HistoryEntry::new(name, fence, occurrence.clone(), outcome.clone())
     });
+    record.count_failure(name, &occurrence, error, context.now, history);
     record.conclude(occurrence, attempts, then, &outcome, now);
     record.last = Some(outcome);
     true

@@ -5,7 +5,7 @@
 //! future, and is missing after a run that is lost.
 
 use super::Change;
-use crate::backend::HistoryEntry;
+use crate::backend::{HistoryEntry, StreakReport};
 
 /// A buffer for history entries, which drops those that nobody wants, and for the changes of clients.
 #[derive(Debug, Default)]
@@ -13,6 +13,7 @@ pub struct HistoryBuffer {
     kept: Kept,
     entries: Vec<HistoryEntry>,
     changes: Vec<Change>,
+    reports: Vec<StreakReport>,
 }
 
 /// The entries that a buffer keeps.
@@ -64,6 +65,15 @@ impl HistoryBuffer {
         std::mem::take(&mut self.changes)
     }
 
+    /// The changes of failures in a row since the last call, in order. Every buffer keeps them.
+    pub fn take_reports(&mut self) -> Vec<StreakReport> {
+        std::mem::take(&mut self.reports)
+    }
+
+    pub(super) fn report(&mut self, report: Option<StreakReport>) {
+        self.reports.extend(report);
+    }
+
     pub(super) fn note(&mut self, change: Change) {
         self.changes.push(change);
     }
@@ -79,6 +89,13 @@ impl HistoryBuffer {
     pub(super) fn push_success(&mut self, entry: impl FnOnce() -> HistoryEntry) {
         if self.kept != Kept::AllButSuccesses || !self.entries.is_empty() {
             self.push(entry);
+        }
+    }
+
+    /// Gives the last entry, if it is kept, a text of the author of the operation.
+    pub(super) fn annotate(&mut self, text: Option<String>) {
+        if let Some(last) = self.entries.last_mut() {
+            last.output = text;
         }
     }
 

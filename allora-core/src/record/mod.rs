@@ -17,6 +17,7 @@ mod key;
 mod note;
 mod occurrence_data;
 mod operate;
+mod streak;
 mod trigger;
 
 pub use apply::{apply, apply_unreadable};
@@ -41,7 +42,7 @@ pub(crate) use key::{is_left, job_of, on};
 use crate::{
     backend::{
         Counters, DeadLetter, JobState, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause,
-        Waiter,
+        Streak, Waiter,
     },
     error::{Error, ErrorKind, Result},
     time::{Time, saturating_add},
@@ -101,6 +102,9 @@ pub struct Record {
     pub ended: Option<Accepted>,
     /// The outcome of the last run.
     pub last: Option<Outcome>,
+    /// The failed occurrences in a row, of a job that has a rule about them. While there are some, the last
+    /// outcome is no success, so that no fast path completes a run without ending them.
+    pub streak: Option<Streak>,
     /// The totals of its occurrences.
     pub counters: Counters,
     /// The last changes by clients, the oldest first, in a store without a
@@ -363,6 +367,7 @@ impl Record {
             dead: self.dead.clone(),
             unreadable: None,
             last: self.last.clone(),
+            streak: self.streak.clone(),
             counters: self.counters,
         }
     }

@@ -10,7 +10,7 @@
 use super::{HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
-        Action, Advance, CancelScope, DeadLetter, HistoryEntry, Lease, NextRun, NotRun,
+        Action, Advance, Author, CancelScope, DeadLetter, HistoryEntry, Lease, NextRun, NotRun,
         NotRunReason, Occurrence, OnExpiry, Operation, Outcome, Pause, Sharing,
     },
     error::{Error, ErrorKind, Result},
@@ -30,14 +30,19 @@ pub(super) fn operate(
         Action::Pause { note, until } => {
             let until = until.map(whole_millis);
             check_end(name, until, now)?;
+            record.take_over_pause(false);
             let since = record.paused.take().map_or(now, |pause| pause.since);
             record.paused = Some(Pause { since, until, note: (*note).to_owned() });
         }
-        Action::Resume => record.paused = None,
+        Action::Resume => {
+            record.paused = None;
+            record.take_over_pause(true);
+        }
         Action::Skip(skip) => {
             record.check_skip(name, skip)?;
             let first = Occurrence::from(skip.expected);
             record.skip(name, first, skip.not_run, context, history);
+            history.annotate(operation.author.map(told));
             record.cursor = skip.then;
         }
         Action::Rerun { occurrence } => {
@@ -49,6 +54,9 @@ pub(super) fn operate(
         }
         Action::Dismiss { occurrence } => {
             record.remove_dead_letter(name, occurrence)?;
+        }
+        Action::MarkSucceeded { occurrence } => {
+            record.mark_succeeded(operation, occurrence, context, history)?;
         }
         Action::Cancel(scope) => {
             record.reap(name, context.now, history);
@@ -73,6 +81,14 @@ pub(super) fn operate(
         _ => {}
     }
     Ok(())
+}
+
+/// Who made a change, and why, as the text of its entry.
+pub(super) fn told(author: &Author) -> String {
+    match author.note.is_empty() {
+        true => format!("by {author}"),
+        false => format!("by {author}: {}", author.note),
+    }
 }
 
 /// Checks that a pause does not end before it begins.
@@ -233,6 +249,7 @@ impl Record {
             self.lose(&lease, name, now, history);
         }
         self.lost.clear();
+        self.streak = None;
         let is_ahead = |occurrence: &Occurrence| occurrence.scheduled_at > now;
         let retries = self.retries.extract_if(.., |retry| is_ahead(&retry.occurrence));
         let mut missed: Vec<Occurrence> = retries.map(|retry| retry.occurrence).collect();
@@ -250,6 +267,39 @@ impl Record {
         self.cursor = first;
         self.incarnation = self.draw_fence(now);
         self.generation = self.incarnation;
+    }
+
+    /// Writes the entry of an occurrence whose work is done without a run.
+    fn mark_succeeded(
+        &mut self,
+        operation: &Operation<'_>,
+        occurrence: &Occurrence,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) -> Result {
+        let (name, now) = (operation.name, whole_millis(context.now));
+        let is_ahead = occurrence.trigger.is_none()
+            && self.cursor.is_some_and(|next| next.scheduled_at <= occurrence.scheduled_at);
+        let waits =
+            self.triggers.contains(occurrence) || self.started().any(|other| other == occurrence);
+        if waits || is_ahead || occurrence.scheduled_at > now {
+            return Err(Error::invalid(format!(
+                "the occurrence of {name:?} at {} has not ended; wait for its end, cancel it or skip it",
+                occurrence.scheduled_at
+            )));
+        }
+        self.dead.retain(|letter| letter.occurrence != *occurrence);
+        let fence = self.draw_fence(context.now);
+        history.push(|| HistoryEntry {
+            kind: self.kind.clone(),
+            attempt: 0,
+            node: context.node.to_owned(),
+            ended_at: Some(now),
+            reason: Some(NotRunReason::Operator),
+            output: operation.author.map(told),
+            ..HistoryEntry::new(name, fence, occurrence.clone(), Outcome::Succeeded)
+        });
+        Ok(())
     }
 
     fn remove_dead_letter(&mut self, name: &str, occurrence: &Occurrence) -> Result<DeadLetter> {

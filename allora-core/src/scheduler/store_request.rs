@@ -55,6 +55,7 @@ pub(super) async fn reschedule(
     let applied = backend.reschedule(batch).await?.checked(batch.operations.len())?;
     let lapsed_runs = applied.lapsed.iter().filter(|entry| !is_internal(&entry.name));
     node.emit(lapsed_runs.map(|entry| lapsed(entry, applied.now)));
+    node.emit(applied.reports.iter().cloned().map(Event::from));
     Ok(applied)
 }
 

@@ -1,7 +1,7 @@
 //! The data that the engine and a store exchange: snapshots of records, and drafts of new ones.
 
 use crate::{
-    backend::{HistoryEntry, Notification, Reply, TimeSource},
+    backend::{HistoryEntry, Notification, Reply, StreakReport, TimeSource},
     error::Result,
     record::{Change, FlagChanges, Record},
     time::Time,
@@ -202,6 +202,8 @@ pub struct FastPath<V> {
     /// The entries of the runs that were recorded as lost or expired, also without a history
     /// ([`HistoryBuffer::lapsed`](crate::record::HistoryBuffer::lapsed)).
     pub lapsed: Vec<HistoryEntry>,
+    /// The changes of failures in a row.
+    pub reports: Vec<StreakReport>,
     /// The records of names without replies, if the same round trip has read them all: in the
     /// order in which the names first occur among the operations without replies.
     pub snapshot: Option<Snapshot<V>>,
@@ -210,7 +212,8 @@ pub struct FastPath<V> {
 impl<V> FastPath<V> {
     /// Nothing was applied.
     pub fn none() -> Self {
-        let (replies, due, lapsed) = (Vec::new(), Vec::new(), Vec::new());
-        Self { now: None, replies, due, lapsed, snapshot: None }
+        let (replies, due) = (Vec::new(), Vec::new());
+        let (lapsed, reports) = (Vec::new(), Vec::new());
+        Self { now: None, replies, due, lapsed, reports, snapshot: None }
     }
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     backend::{
         Action, Applied, Backend, Batch, History, HistoryEntry, Notification, Notifier, Operation,
-        Queries, Reply, TimeSource, TriggerStatus,
+        Queries, Reply, StreakReport, TimeSource, TriggerStatus,
     },
     error::{Error, ErrorKind, Result},
     name::{MAX_NAME, check_name},
@@ -84,6 +84,7 @@ struct Engine<'a, S: RecordStore> {
     min_fence: i64,
     /// The runs that were recorded as lost or expired.
     lapsed: Vec<HistoryEntry>,
+    reports: Vec<StreakReport>,
 }
 
 /// The operations on one name.
@@ -107,6 +108,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             notifications: Vec::new(),
             min_fence: 0,
             lapsed: Vec::new(),
+            reports: Vec::new(),
         }
     }
 
@@ -135,10 +137,11 @@ impl<'a, S: RecordStore> Engine<'a, S> {
 
     /// Applies the most common operations in one round trip; groups the others by name.
     async fn fast_path(&mut self) -> Result {
-        let FastPath { now, replies, due, lapsed, snapshot } =
+        let FastPath { now, replies, due, lapsed, reports, snapshot } =
             self.store.fast_path(self.batch).await?;
         self.now = now;
         self.lapsed.extend(lapsed);
+        self.reports.extend(reports);
         for (position, reply) in replies {
             if let Some(place) = self.replies.get_mut(position) {
                 place.get_or_insert(reply);
@@ -251,8 +254,8 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                         not_after: self.not_after(&group.positions, now),
                         notification: applied.notification,
                     });
-                    let AppliedTo { replies, lapsed, .. } = applied;
-                    drafts.uncommitted.push(Decided { group, replies, lapsed });
+                    let AppliedTo { replies, lapsed, reports, .. } = applied;
+                    drafts.uncommitted.push(Decided { group, replies, lapsed, reports });
                 }
             }
         }
@@ -312,13 +315,14 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             record.keep_changes(std::mem::take(&mut changes));
         }
         let after = if slot.as_ref() == before { None } else { slot };
+        let reports = history.take_reports();
         let mut history = history.take();
         let lapsed = history.iter().filter(|entry| entry.has_lapsed()).cloned().collect();
         if self.store.history_store().is_none() {
             // They were wanted for that alone.
             history.clear();
         }
-        AppliedTo { replies, after, history, changes, lapsed, notification }
+        AppliedTo { replies, after, history, changes, lapsed, reports, notification }
     }
 
     async fn commit(&mut self, now: Time, drafts: Drafts<'a, S::Version>) -> Result {
@@ -339,11 +343,12 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         }
         let uncommitted = uncommitted.into_iter().zip(effects);
         for (outcome, (decided, effects)) in outcomes.into_iter().zip(uncommitted) {
-            let Decided { mut group, replies: answer, lapsed } = decided;
+            let Decided { mut group, replies: answer, lapsed, reports } = decided;
             let Effects { notification, new } = effects;
             match outcome {
                 Ok(Outcome::Written { notified }) => {
                     self.lapsed.extend(lapsed);
+                    self.reports.extend(reports);
                     if let Some(history) = self.store.history_store() {
                         history.pruning().appended(std::iter::repeat_n(group.name, new));
                     }
@@ -396,7 +401,8 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 
     async fn end(self) -> Result<Applied> {
-        let Self { store, batch, replies, now, notifications, min_fence, lapsed, .. } = self;
+        let Self { store, batch, replies, now, notifications, min_fence, lapsed, reports, .. } =
+            self;
         let now = match now {
             Some(now) => now,
             None => store.now(batch.time).await?,
@@ -410,7 +416,8 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 Err(Error::new(ErrorKind::Other, none).op(OP))
             })
         });
-        Ok(Applied::new(now, replies.collect()).min_fence(min_fence).lapsed(lapsed))
+        let applied = Applied::new(now, replies.collect()).min_fence(min_fence);
+        Ok(applied.lapsed(lapsed).reports(reports))
     }
 }
 
@@ -420,6 +427,7 @@ struct Decided<'a, V> {
     replies: Vec<Result<Reply>>,
     /// The entries of the runs that were recorded as lost or expired.
     lapsed: Vec<HistoryEntry>,
+    reports: Vec<StreakReport>,
 }
 
 /// The drafts of one commit, and by position the operations that they decide.
@@ -464,6 +472,7 @@ struct AppliedTo {
     changes: Vec<Change>,
     /// The entries of the runs that were recorded as lost or expired.
     lapsed: Vec<HistoryEntry>,
+    reports: Vec<StreakReport>,
     notification: Option<Notification>,
 }
 
@@ -516,6 +525,7 @@ fn notification_of(
             | Action::Trigger { .. }
             | Action::Rerun { .. }
             | Action::Dismiss { .. }
+            | Action::MarkSucceeded { .. }
             | Action::Reset { .. }
             | Action::Delete,
             Ok(_),

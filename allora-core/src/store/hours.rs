@@ -28,6 +28,7 @@ use crate::{
     },
     error::{Error, ErrorKind, Result},
     hours::{Day, KEPT, day_of, last_fence, start_of_day},
+    job::{JobHistory, history_of},
     name::{HOURS, hours_of_day, hours_record},
     record::{Record, next_fence},
     time::Time,
@@ -46,18 +47,20 @@ const FORGOTTEN: usize = 100;
 /// The client that is named to the store.
 const CLIENT: &str = "client";
 
-/// Counts the entries of a job that are not counted yet.
+/// Counts the entries of a job that are not counted yet. Returns the limits of its history in its
+/// definition, which it has read for that.
 pub(super) async fn count<S: RecordStore>(
     store: &S,
     history: &dyn HistoryStore,
     name: &str,
     (time, now): (TimeSource, Time),
-) -> Result {
+) -> Result<Option<JobHistory>> {
     for _ in 0..ATTEMPTS {
         let mut counting = Counting::begin(store, name, time, now).await?;
         counting.read(history).await?;
+        let limits = counting.limits;
         if counting.commit(store).await? {
-            return Ok(());
+            return Ok(limits);
         }
     }
     let busy = format!("{name:?}: other nodes counted its history first {ATTEMPTS} times");
@@ -98,6 +101,8 @@ struct Counting<'a, V> {
     bound: i64,
     /// The fences of the active runs.
     leases: HashSet<i64>,
+    /// The limits of the job's history.
+    limits: Option<JobHistory>,
     days: BTreeMap<i64, Loading<V>>,
 }
 
@@ -118,12 +123,14 @@ impl<'a, V: Send + Sync> Counting<'a, V> {
         now: Time,
     ) -> Result<Self> {
         let (leases, days) = (HashSet::new(), BTreeMap::new());
-        let mut counting = Self { name, time, now, min_fence: 0, bound: 0, leases, days };
+        let mut counting =
+            Self { name, time, now, min_fence: 0, bound: 0, leases, limits: None, days };
         let today = day_of(now.timestamp_micros());
         let job = counting.load(store, today - 1..=today + 1).await?;
         let job = job.as_ref().and_then(Loaded::stored);
         // Whatever comes later draws a higher fence than the record has, or the clock shows.
         let bound = job.map_or(counting.now.timestamp_micros() - 1, |job| job.fence);
+        counting.limits = job.and_then(|job| history_of(&job.definition));
         // The clock may have been ahead.
         counting.bound = bound.min(last_fence(today + 1));
         let leases = job.into_iter().flat_map(|job| &job.leases);

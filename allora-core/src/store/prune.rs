@@ -42,7 +42,13 @@ pub(super) async fn prune<S: RecordStore>(
         let Some((name, entries)) = pruning.uncounted(now) else { break };
         match hours::count(store, history, &name, (time, now)).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            counted => rejected = rejected.and(counted),
+            Err(error) => rejected = rejected.and(Err(error)),
+            Ok(None) => {}
+            // Its own limits are lower than those by which the others are trimmed.
+            Ok(Some(limits)) => {
+                let trimmed = history.trim_history(&name, limits.within(kept, now)).await;
+                rejected = rejected.and(trimmed);
+            }
         }
         pruning.counted(&name, entries);
     }
@@ -73,6 +79,7 @@ async fn trim<S: RecordStore>(
     kept: HistoryTrim,
     (time, now): (TimeSource, Time),
 ) -> Result {
-    hours::count(store, history, name, (time, now)).await?;
+    let limits = hours::count(store, history, name, (time, now)).await?;
+    let kept = limits.map_or(kept, |limits| limits.within(kept, now));
     history.trim_history(name, kept).await
 }

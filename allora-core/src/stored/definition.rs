@@ -40,6 +40,9 @@ pub(crate) type Found = Result<Arc<Calendar>, String>;
 /// | `max-runs 12` | the largest number of occurrences |
 /// | `concurrency-key tapes`, `concurrency-key tapes:2` | the concurrency key, whose jobs have one or two active runs together |
 /// | `max-key-wait 1h` | the longest wait for the key |
+/// | `breaker 5`, `breaker 5 10m` | it pauses itself after five failed occurrences in a row; the wait for a probe |
+/// | `alert 3`, `alert 3 6h` | people are told after three failed occurrences in a row; the shortest time between two alerts |
+/// | `history 50 30d` | the entries of its history: at most so many failures and so many others, and their age |
 /// | `except 2026-12-25 2026-12-26`, `except 0 9 1 1 *` | dates or times on which it does not run |
 /// | `except calendar:holidays-de` | a calendar in the store: [`Schedules::upsert_calendar`](super::Schedules::upsert_calendar) |
 /// | `only-within 9:00-17:30` | the hours within which it runs |
@@ -227,7 +230,7 @@ fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
 mod tests {
     use super::*;
     use crate::{
-        job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry},
+        job::{AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry},
         schedule,
     };
     use std::time::Duration;
@@ -346,6 +349,16 @@ mod tests {
             if settings.concurrency_key.is_some() {
                 settings.max_key_wait = self.maybe(Self::period);
             }
+            settings.breaker = self.maybe(|random| {
+                let breaker = Breaker::after(1 + random.below(1_000) as u32);
+                random
+                    .maybe(|_| Duration::from_secs(90))
+                    .map_or(breaker, |wait| breaker.probe_after(wait))
+            });
+            settings.history = self.maybe(|_| JobHistory::new(50, Duration::from_secs(86_400)));
+            settings.alert = self.maybe(|random| {
+                AlertRule::after(1 + random.below(9) as u32).again_every(Duration::from_secs(60))
+            });
             settings
         }
     }
@@ -382,7 +395,7 @@ mod tests {
         let full = "* * * * *; zone Asia/Tokyo; at-least-once 30000ms; catch-up all 3; window 1h; \
                     retry 3 1s 1h; delay 1s; jitter 2s; start 2026-01-01T00:00:00.000Z; \
                     end 2027-01-01T00:00:00.000Z; max-runs 3; concurrency-key tapes:2; \
-                    max-key-wait 1h; timeout 5s";
+                    max-key-wait 1h; breaker 5 10m; alert 3; history 50 30d; timeout 5s";
         assert!(Definition::parse("job", full).is_ok());
         let mut random = Random(11);
         for _ in 0..4_000 {

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Advance, CancelScope, Ended, JobState, Lease, NextRun, NotRun, NotRunReason,
-        Occurrence, Operation, TriggerStatus, Triggered, end_of_trigger,
+        Action, Advance, CancelScope, Ended, HistoryEntry, HistoryQuery, JobState, Lease, NextRun,
+        NotRun, NotRunReason, Occurrence, Operation, TriggerStatus, Triggered, end_of_trigger,
     },
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
@@ -502,6 +502,57 @@ impl Schedules {
             }
         }
         Ok(())
+    }
+
+    /// Records that the work of an occurrence is done although no run of it has succeeded: a dead letter,
+    /// or an occurrence that has failed, was lost, or was missed. A dead letter goes. The history gets an
+    /// entry of its own, as succeeded by an operator, with the [author](Self::by) and the note; the one
+    /// before stays. No counter counts it as a run.
+    ///
+    /// # Errors
+    /// `NotFound` if the history has no such occurrence, or there is no job; `Invalid` if the occurrence
+    /// has not ended; `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have recorded it. A second call adds a second entry.
+    pub async fn mark_succeeded(&self, name: &str, occurrence: &Occurrence) -> Result<JobState> {
+        let seen = self.get(name).await?;
+        let is_dead = seen.dead.iter().any(|letter| letter.occurrence == *occurrence);
+        let has_ended = seen.next.is_none_or(|next| occurrence.scheduled_at < next.scheduled_at);
+        if !is_dead && has_ended && !self.has_failed(name, occurrence).await? {
+            let none = format!(
+                "the history of {name:?} has no failed, lost or missed occurrence of {}",
+                occurrence.scheduled_at
+            );
+            return Err(Error::new(ErrorKind::NotFound, none).op("mark_succeeded"));
+        }
+        self.change(name, Action::MarkSucceeded { occurrence }).await
+    }
+
+    /// `true` if the history has a failure of this occurrence, or a range that was missed around it.
+    async fn has_failed(&self, name: &str, occurrence: &Occurrence) -> Result<bool> {
+        const PAGE: usize = 500;
+        let mut before = None;
+        loop {
+            // Fences are drawn by the store's clock, after the occurrence's time.
+            let query =
+                HistoryQuery::new(PAGE).name(name).from(occurrence.scheduled_at).failures_only();
+            let query = HistoryQuery { before: before.as_ref(), ..query };
+            let entries = self.history(query).await?;
+            let is_of = |entry: &HistoryEntry| {
+                let first = &entry.occurrence;
+                let last = entry.last.unwrap_or(first.scheduled_at);
+                first.trigger == occurrence.trigger
+                    && (first.scheduled_at..=last).contains(&occurrence.scheduled_at)
+            };
+            if entries.iter().any(is_of) {
+                return Ok(true);
+            }
+            before = match entries.last() {
+                Some(last) if entries.len() == PAGE => Some(last.cursor()),
+                _ => return Ok(false),
+            };
+        }
     }
 
     /// Removes a dead letter. Concurrent calls [share requests](Self#concurrent-calls).

@@ -28,6 +28,7 @@ enum OwnedAction {
     Rerun { occurrence: Occurrence },
     Cancel(OwnedScope),
     Dismiss { occurrence: Occurrence },
+    MarkSucceeded { occurrence: Occurrence },
     Reset { incarnation: i64, first: Option<NextRun> },
     Delete,
 }
@@ -100,6 +101,9 @@ impl OwnedOperation {
                 CancelScope::Run(fence) => OwnedScope::Run(*fence),
                 CancelScope::Trigger(id) => OwnedScope::Trigger((*id).to_owned()),
             }),
+            Action::MarkSucceeded { occurrence } => {
+                OwnedAction::MarkSucceeded { occurrence: (*occurrence).clone() }
+            }
             Action::Dismiss { occurrence } => {
                 OwnedAction::Dismiss { occurrence: (*occurrence).clone() }
             }
@@ -140,6 +144,7 @@ impl OwnedOperation {
                 OwnedScope::Trigger(id) => CancelScope::Trigger(id),
             }),
             OwnedAction::Dismiss { occurrence } => Action::Dismiss { occurrence },
+            OwnedAction::MarkSucceeded { occurrence } => Action::MarkSucceeded { occurrence },
             OwnedAction::Reset { incarnation, first } => {
                 Action::Reset { incarnation: *incarnation, first: *first }
             }
@@ -212,6 +217,7 @@ mod tests {
             Action::Cancel(CancelScope::Run(10)),
             Action::Cancel(CancelScope::Trigger("id")),
             Action::Dismiss { occurrence: &occurrence },
+            Action::MarkSucceeded { occurrence: &occurrence },
             Action::Reset { incarnation: 11, first: next },
             Action::Delete,
         ] {

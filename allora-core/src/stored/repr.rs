@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::CatchUp;
+    use crate::job::{AlertRule, Breaker, CatchUp};
     use std::time::Duration;
 
     /// Checks the error for an object; empty: no error.
@@ -262,6 +262,8 @@ mod tests {
             new().starting(at).ending(at).max_runs(u64::MAX).first_run(at),
             new().catch_up(CatchUp::None).mutex("tapes"),
             new().concurrency_key("tapes", 3).max_key_wait(second),
+            new().breaker(Breaker::after(5).probe_after(second)).alert(AlertRule::after(3)),
+            new().history(50, Duration::from_secs(86_400)),
             new().owner("sales").tag("eu").tag("gold"),
             new().catch_up(CatchUp::All { limit: 3 }),
             new().data(&serde_json::json!({ "b": [1, 2.5, null, "x"], "a": u64::MAX })),

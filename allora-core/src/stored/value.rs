@@ -4,7 +4,10 @@ use super::Definition;
 use crate::{
     backend::JobState,
     error::{Error, Result},
-    job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, setters},
+    job::{
+        AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry,
+        Settings, setters,
+    },
     record::MAX_DATA,
     time::{Time, whole_millis},
 };

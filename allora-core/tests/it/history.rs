@@ -81,6 +81,18 @@ fn a_job_is_pruned_when_a_tenth_of_its_limit_was_appended() {
 }
 
 #[test]
+fn a_job_with_limits_of_its_own_keeps_less_than_the_store() {
+    let store = Memory::new().with_history(HistoryLimits::from(50));
+    let register =
+        |definition| Action::Register { definition, version: 0, first: Some(at(0).into()) };
+    apply(&store, ("job", 0), register("@every 1s; history 3 1h"));
+    run_job(&store, "job", 0..10);
+    run_job(&store, "other", 0..10);
+    prune(&store, 10);
+    assert_eq!(entries(&store), 3 + 10);
+}
+
+#[test]
 fn a_process_that_writes_no_history_leaves_it_to_others() {
     let writer = Memory::new().with_history(1_000);
     run(&writer, 0..200);

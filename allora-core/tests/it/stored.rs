@@ -1,5 +1,6 @@
 //! Stored schedules and the nodes that run them, on simulated machines.
 
+mod breaker;
 mod bulk;
 mod calendars;
 mod changes;
@@ -9,6 +10,7 @@ mod control;
 mod files;
 mod kinds;
 mod limits;
+mod mark;
 mod pauses;
 mod routing;
 mod trigger_data;

@@ -44,15 +44,16 @@ impl RedisQuorum {
         let of = |group: usize| groups[group].positions.iter().map(|i| &operations[*i]);
         let is_likely = |group: usize| of(group).any(is_likely);
         // The runs that each group has recorded as lost or expired when it was applied last.
-        let lapsed = Mutex::new(vec![Vec::new(); groups.len()]);
+        let lapsed = Mutex::new(vec![(Vec::new(), Vec::new()); groups.len()]);
         let work = |group: usize, slot: &mut Slot, clock: Clock| {
             let mut history = HistoryBuffer::lapsed();
             let apply =
                 |operation| self.apply_one(operation, slot, batch.node, clock, &mut history);
             let replies = of(group).map(apply).collect();
+            let reports = history.take_reports();
             let mut entries = history.take();
             entries.retain(HistoryEntry::has_lapsed);
-            lapsed.lock().unwrap_or_else(PoisonError::into_inner)[group] = entries;
+            lapsed.lock().unwrap_or_else(PoisonError::into_inner)[group] = (entries, reports);
             replies
         };
         let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
@@ -71,8 +72,9 @@ impl RedisQuorum {
                 Err(Error::new(ErrorKind::Other, none))
             })
         });
-        let lapsed = lapsed.into_inner().unwrap_or_else(PoisonError::into_inner).concat();
-        Ok(Applied::new(now, replies.collect()).lapsed(lapsed))
+        let told = lapsed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (lapsed, reports): (Vec<_>, Vec<_>) = told.into_iter().unzip();
+        Ok(Applied::new(now, replies.collect()).lapsed(lapsed.concat()).reports(reports.concat()))
     }
 
     /// The time that decides, for a batch without names.

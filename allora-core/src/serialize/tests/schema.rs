@@ -8,10 +8,10 @@ use crate::{
     StoredSchedule,
     backend::{
         Action, Author, HistoryCursor, HistoryEntry, JobState, NewSchedule, NotRunReason,
-        Operation, Outcome, Pause, Waiter,
+        Operation, Outcome, Pause, Streak, Waiter,
     },
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
-    job::{CatchUp, Overlap},
+    job::{AlertRule, Breaker, CatchUp, Overlap},
     record::{ChangeResult, HistoryBuffer, OpContext, apply},
     registry::{NodeInfo, RunProgress},
     stored::{ScheduleExport, Why, WhyCode},
@@ -43,6 +43,13 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("Lease", vec![json!(lease), json!(full.leases[0])]),
         ("Waiter", vec![json!(full.waiters[0])]),
         ("Pause", vec![json!(pause), json!(full.paused)]),
+        (
+            "Streak",
+            vec![
+                json!(Streak { alerted_at: Some(at(1)), ..Streak::default() }),
+                json!(full.streak),
+            ],
+        ),
         ("DeadLetter", vec![json!(full.dead[0])]),
         ("Outcome", vec![json!(full.last), json!(bare.last)]),
         ("Counters", vec![json!(full.counters)]),
@@ -87,6 +94,8 @@ fn stored() -> Vec<Value> {
     let full = new().in_zone("Europe/Paris").catch_up(CatchUp::None).window(second).timeout(second);
     let full = full.delay(second).jitter(second).starting(at(0)).ending(at(1)).max_runs(3);
     let full = full.concurrency_key("tapes", 2).max_key_wait(second).owner("sales").tag("eu");
+    let full =
+        full.breaker(Breaker::after(5)).alert(AlertRule::after(3)).history(50, 3_600 * second);
     let once = new().at_most_once().overlap(Overlap::Skip);
     vec![json!(full.first_run(at(0)).data_bytes("{}")), json!(once)]
 }

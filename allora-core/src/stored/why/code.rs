@@ -64,6 +64,8 @@ codes! {
     ClockWasAhead "clock-was-ahead";
     /// It is paused.
     Paused "paused";
+    /// It has paused itself, because so many occurrences failed in a row.
+    PausedItself "paused-itself";
     /// It waits for its concurrency key.
     KeyBusy "key-busy";
     /// All nodes that can run it are full.

@@ -177,7 +177,16 @@ fn of_range(facts: &Facts, at: Time, entry: &HistoryEntry) -> Why {
     let time = shown(at);
     let passed = entry.ended_at.or(drawn(entry));
     let passed_at = passed.map(shown).unwrap_or_default();
+    let author = entry.output.as_deref().map(|by| format!(" {}", one_line(by)));
+    let author = author.unwrap_or_default();
     let (code, text, remedy) = match entry.reason {
+        Some(NotRunReason::Operator) if entry.outcome == Outcome::Succeeded => (
+            WhyCode::Succeeded,
+            format!(
+                "{time} was marked as succeeded at {passed_at}{author}; no run of it succeeded"
+            ),
+            None,
+        ),
         Some(NotRunReason::Overlap) => {
             let run = run_at(facts, at).map(still_active);
             let run = run.unwrap_or_else(|| "the run before it was still active".to_owned());
@@ -201,7 +210,7 @@ fn of_range(facts: &Facts, at: Time, entry: &HistoryEntry) -> Why {
         }
         Some(NotRunReason::Operator) => (
             WhyCode::SkippedOperator,
-            format!("{time} was cancelled by an operator at {passed_at}, before it ran"),
+            format!("{time} was cancelled by an operator at {passed_at}, before it ran{author}"),
             None,
         ),
         Some(NotRunReason::Deleted) => {

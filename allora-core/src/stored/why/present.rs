@@ -267,7 +267,20 @@ fn paused(state: &JobState) -> Option<Why> {
             format!("wait until then, or end the pause now with {resume}"),
         ),
     };
-    let why = Why::new(WhyCode::Paused, text).with("since", pause.since);
+    let own = state.streak.as_ref().filter(|streak| streak.has_paused);
+    let (code, remedy) = match own {
+        None => (WhyCode::Paused, remedy),
+        Some(_) => (
+            WhyCode::PausedItself,
+            format!(
+                "correct the cause; then `allora trigger {}`: a run that succeeds ends the pause, and so does \
+                 {resume}",
+                state.name
+            ),
+        ),
+    };
+    let why = Why::new(code, text).with("since", pause.since);
+    let why = why.with_some("failures", own.map(|streak| streak.failures));
     let why = why.with_some("until", pause.until).with("note", pause.note.as_str());
     Some(why.remedy(remedy))
 }

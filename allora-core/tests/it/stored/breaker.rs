@@ -1,0 +1,115 @@
+//! Jobs that pause themselves, and the events about failures in a row.
+
+use super::{add, schedules};
+use crate::support::{Lab, Member, at, ms, secs};
+use allora_core::{
+    AlertRule, Breaker, Event, Scheduler, StoredSchedule,
+    backend::StreakChange,
+    every, job,
+    stored::{Gap, WhyCode},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// A node whose runs fail while the switch is on.
+fn failing(lab: &Lab) -> (Member, Arc<AtomicBool>) {
+    let fails = Arc::new(AtomicBool::new(true));
+    let switch = fails.clone();
+    let member = lab.start(|seat, b| {
+        let end = move |_: &allora_core::Run| match switch.load(Relaxed) {
+            true => Err("no route".into()),
+            false => Ok(()),
+        };
+        b.kind("t", seat.handler(ms(0), end))
+    });
+    (member, fails)
+}
+
+/// The changes of failures in a row that were reported: their number, and who is told.
+fn told(member: &Member) -> Vec<(u32, &'static str)> {
+    let events = member.events();
+    let changes = events.iter().filter_map(|event| match event {
+        Event::FailureStreak { failures, change, .. } => Some((
+            *failures,
+            match change {
+                StreakChange::Failing => "failing",
+                StreakChange::Paused { is_alert: true, .. } => "paused",
+                StreakChange::Paused { .. } => "paused again",
+                StreakChange::Over => "over",
+                _ => "other",
+            },
+        )),
+        _ => None,
+    });
+    changes.collect()
+}
+
+fn minutely(name: &str) -> StoredSchedule {
+    StoredSchedule::new(name, "t", "* * * * *").starting(at(60.0)).at_most_once()
+}
+
+#[test]
+fn a_job_pauses_itself_says_so_and_goes_on_when_a_probe_succeeds() {
+    let lab = Lab::new(1);
+    let (member, fails) = failing(&lab);
+    add(&lab, minutely("sync").breaker(Breaker::after(2).probe_after(secs(150))));
+    lab.until(200.0);
+    assert_eq!(told(&member), [(2, "paused")]);
+    let why = lab.sim.block_on(schedules(&lab).why("sync", None)).unwrap();
+    assert_eq!(why.code, WhyCode::PausedItself);
+    let text = why.to_string();
+    for part in ["2 occurrences failed in a row", "no route", "`allora trigger sync`"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    lab.until(400.0);
+    assert_eq!(told(&member), [(2, "paused"), (3, "paused again")]);
+    fails.store(false, Relaxed);
+    lab.until(485.0);
+    assert_eq!(told(&member)[2..], [(3, "over")]);
+    let state = lab.state("sync");
+    assert_eq!((state.paused, state.streak), (None, None));
+    let story = lab.story("sync");
+    assert!(story.contains(&"missed 180-180 1".to_owned()), "{story:?}");
+    assert_eq!(story.last().unwrap(), "succeeded 480");
+}
+
+#[test]
+fn who_resumes_a_job_that_has_paused_itself_gives_it_as_many_failures_again() {
+    let lab = Lab::new(2);
+    let (member, _) = failing(&lab);
+    add(&lab, minutely("sync").breaker(Breaker::after(2)));
+    lab.until(1_000.0);
+    assert_eq!(lab.state("sync").counters.failed, 2, "it stays paused");
+    lab.sim.block_on(schedules(&lab).resume("sync", Gap::Missed)).unwrap();
+    lab.until(1_500.0);
+    assert_eq!(lab.state("sync").counters.failed, 4);
+    assert_eq!(told(&member), [(2, "paused"), (2, "paused")]);
+}
+
+#[test]
+fn people_are_told_by_the_rule_of_the_job_whichever_nodes_have_run_it() {
+    let lab = Lab::new(3);
+    let (one, fails_one) = failing(&lab);
+    let (two, fails_two) = failing(&lab);
+    add(&lab, minutely("sync").alert(AlertRule::after(3).again_every(secs(200))));
+    lab.until(485.0);
+    for fails in [fails_one, fails_two] {
+        fails.store(false, Relaxed);
+    }
+    lab.until(605.0);
+    let mut told = [told(&one), told(&two)].concat();
+    told.sort_unstable();
+    assert_eq!(told, [(3, "failing"), (7, "failing"), (8, "over")]);
+}
+
+#[test]
+fn a_job_of_every_node_cannot_pause_itself() {
+    let lab = Lab::new(4);
+    let local = job(every(secs(60)), async |_: allora_core::Run| {}).on_every_node();
+    let builder = Scheduler::builder(lab.store.clone()).runtime(lab.clock());
+    let built = builder.add("a", local.breaker(Breaker::after(1))).build();
+    let said = built.map(drop).unwrap_err().to_string();
+    assert!(said.contains("nobody could resume it"), "{said}");
+}

@@ -1,0 +1,55 @@
+//! Occurrences whose work is recorded as done by hand.
+
+use super::{add, schedules};
+use crate::support::{Lab, at, ms, secs};
+use allora_core::{
+    ErrorKind, HistoryQuery, Occurrence, Retry, StoredSchedule,
+    backend::{Author, NotRunReason, Outcome},
+};
+
+#[test]
+fn a_dead_letter_and_a_missed_occurrence_can_be_marked_as_succeeded() {
+    let lab = Lab::new(1);
+    let member = lab.start(|seat, b| b.kind("t", seat.handler(ms(0), |_| Err("no route".into()))));
+    let job = StoredSchedule::new("job", "t", "* * * * *").starting(at(60.0)).retry(Retry::NEVER);
+    add(&lab, job.window(secs(30)));
+    lab.until(70.0);
+    lab.sim.block_on(schedules(&lab).pause("job", "")).unwrap();
+    lab.until(200.0);
+    lab.sim.block_on(schedules(&lab).resume("job", allora_core::stored::Gap::CatchUp)).unwrap();
+    lab.until(245.0);
+    let dead = lab.state("job").dead;
+    assert_eq!(dead.len(), 3);
+    let client = schedules(&lab).by(Author::new("ann").via("console").note("sent by hand"));
+    let mark = |occurrence: Occurrence| {
+        lab.sim.block_on(client.mark_succeeded("job", &occurrence)).map_err(|error| error.kind())
+    };
+    let state = mark(at(60.0).into()).unwrap();
+    assert_eq!((state.dead.len(), state.counters), (2, lab.state("job").counters));
+    assert_eq!(state.counters.succeeded, 0, "no run has succeeded");
+    mark(at(120.0).into()).unwrap();
+    assert_eq!(mark(at(90.0).into()).unwrap_err(), ErrorKind::NotFound, "no such occurrence");
+    assert_eq!(mark(at(300.0).into()).unwrap_err(), ErrorKind::Invalid, "it is to come");
+    let query = HistoryQuery::new(10).name("job");
+    let entries = lab.sim.block_on(schedules(&lab).history(query)).unwrap();
+    let marks: Vec<_> = entries.iter().filter(|one| one.outcome == Outcome::Succeeded).collect();
+    let times: Vec<_> = marks.iter().map(|one| one.occurrence.scheduled_at).collect();
+    assert_eq!(times, [at(120.0), at(60.0)]);
+    for mark in marks {
+        assert_eq!(mark.output.as_deref(), Some("by ann (console): sent by hand"));
+        assert_eq!((mark.reason, mark.attempt), (Some(NotRunReason::Operator), 0));
+    }
+    drop(member);
+}
+
+#[test]
+fn what_an_operator_skips_has_the_note() {
+    let lab = Lab::new(2);
+    add(&lab, StoredSchedule::new("job", "t", "* * * * *").starting(at(60.0)));
+    let client = schedules(&lab).by(Author::new("ann").note("the mail server moves"));
+    lab.sim.block_on(client.skip_next("job", 2)).unwrap();
+    let query = HistoryQuery::new(10).name("job");
+    let entries = lab.sim.block_on(client.history(query)).unwrap();
+    assert_eq!(entries[0].output.as_deref(), Some("by ann: the mail server moves"));
+    assert_eq!(entries[0].reason, Some(NotRunReason::Operator));
+}
