@@ -2,7 +2,7 @@
 
 use crate::{
     At, Calendar, Cron, Every, Excluded, Field, Filtered, Note, ParseError, Quartz, Schedule,
-    ScheduleError, Time, Warning, calendar,
+    ScheduleError, Time, Warning, Weekdays, calendar,
     phrase::{self, Phrase},
 };
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
@@ -21,8 +21,10 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 /// | `first monday of every month` (to `fourth`, `last`) | `0 0 * * MON#1` |
 /// | `15th day of every month at midnight` (`first` to `28th`, `last`) | `0 0 15 * *` |
 /// | `first weekday of every month`, `last weekday of every month` | `0 0 1W * *`, `0 0 LW * *` |
+/// | `third business day of every month at 9:00` (`first` to `23rd`, `last`) | `0 9 1 * *; except SAT SUN; move next 3 in-month` |
 ///
-/// The word `weekday` means Monday to Friday. Without a time of day, the time is 0:00. Other
+/// The word `weekday` means Monday to Friday, and so does `business day` unless a calendar follows:
+/// `first business day of every month; except calendar:holidays-it` (see [`Move`](crate::Move)). Without a time of day, the time is 0:00. Other
 /// phrases, and those with a second reading (`every hour`, `12am`), are rejected with the nearest
 /// accepted one.
 ///
@@ -170,13 +172,13 @@ impl AnySchedule {
 fn read(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
     let Some((schedule, rest)) = text.split_once(';') else { return read_one(text, job) };
     let schedule = read_one(schedule, job)?;
-    let mut rules = Vec::new();
+    let mut rules = calendar::Rules::default();
     let mut at = text.len() - rest.len();
     for part in rest.split(';') {
-        rules.extend(calendar::parse(part, job).map_err(|error| error.shifted(at))?);
+        rules.add(part, job).map_err(|error| error.shifted(at))?;
         at += part.len() + 1;
     }
-    Ok(calendar::filtered(schedule, rules))
+    Ok(rules.filter(schedule))
 }
 
 /// Reads a schedule without a calendar.
@@ -196,6 +198,10 @@ pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, Par
         return phrase::parse(text).map(|phrase| match phrase {
             Phrase::Every(every) => AnySchedule::Every(every),
             Phrase::Cron(cron) => AnySchedule::Cron(cron),
+            Phrase::BusinessDay(cron, moving) => {
+                let days = cron.except(Weekdays::weekend()).moved(moving);
+                AnySchedule::Filtered(Box::new(days.map(AnySchedule::Cron)))
+            }
         });
     }
     let cron = match job {
@@ -220,6 +226,9 @@ impl Schedule for AnySchedule {
     }
     fn is_excluded(&self, at: Time) -> bool {
         self.inner().is_excluded(at)
+    }
+    fn moved(&self, at: Time) -> Option<Time> {
+        self.inner().moved(at)
     }
     fn definition(&self) -> Option<String> {
         self.inner().definition()

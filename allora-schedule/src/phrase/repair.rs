@@ -54,10 +54,11 @@ const SYNONYMS: [(&str, &str); 46] = [
 ];
 
 /// The words of the grammar.
-const VOCABULARY: [&str; 28] = [
+const VOCABULARY: [&str; 29] = [
     "every",
     "day",
     "weekday",
+    "business",
     "at",
     "and",
     "to",

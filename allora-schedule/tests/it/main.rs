@@ -5,5 +5,6 @@
 mod calendar;
 mod cron;
 mod describe;
+mod moved;
 mod phrase;
 mod schedule;
