@@ -2,7 +2,7 @@
 
 use allora_core::{
     Time,
-    backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Waiter},
+    backend::{Chain, Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Waiter},
     record::{Accepted, PendingRetry, Record, RememberedTrigger, TriggerData},
 };
 use std::time::Duration;
@@ -51,6 +51,7 @@ struct Rest {
     dead: Vec<DeadLetter>,
     paused: Option<Pause>,
     deleted_at: Option<Time>,
+    chain: Option<Box<Chain>>,
 }
 
 impl PackedRecord {
@@ -65,7 +66,7 @@ impl PackedRecord {
         let Runs { leases, ended, last, counters } = take(&mut self.runs);
         let rest = take(&mut self.rest);
         let Rest { lost, retries, triggers, trigger_data, .. } = rest;
-        let Rest { remembered, waiters, dead, paused, deleted_at, .. } = rest;
+        let Rest { remembered, waiters, dead, paused, deleted_at, chain, .. } = rest;
         Record {
             kind,
             definition: std::mem::take(&mut self.definition).into(),
@@ -92,6 +93,7 @@ impl PackedRecord {
             counters,
             // They are kept in one place for all jobs.
             changes: Vec::new(),
+            chain,
         }
     }
 
@@ -121,6 +123,7 @@ impl PackedRecord {
             last,
             counters,
             changes: _,
+            chain,
         } = record;
         // An empty list that had leases keeps room for four of them, more than the rest of the record.
         let leases = if leases.is_empty() { Vec::new() } else { leases };
@@ -139,6 +142,7 @@ impl PackedRecord {
             dead,
             paused,
             deleted_at,
+            chain,
         };
         set(&mut self.rest, rest);
     }
@@ -208,6 +212,7 @@ mod tests {
             dead: vec![letter],
             paused: Some(Pause { since: at, until: None, note: "p".into() }),
             deleted_at: Some(at),
+            chain: Some(Box::default()),
             last: Some(Outcome::Lost),
             ..idle.clone()
         };

@@ -243,6 +243,7 @@ pub(crate) fn is_plain(record: &Record) -> bool {
         && record.waiters.is_empty()
         && record.paused.is_none()
         && record.deleted_at.is_none()
+        && record.chain.is_none()
 }
 
 /// The counters that have no place in the hot record.
@@ -283,6 +284,7 @@ fn rare(record: &Record) -> Vec<u8> {
         waiters: record.waiters.clone(),
         paused: record.paused.clone(),
         deleted_at: record.deleted_at,
+        chain: record.chain.clone(),
         last: last.cloned(),
         counters,
         ..Record::default()

@@ -252,6 +252,7 @@ fn has_more(record: &Record) -> bool {
         || !record.trigger_data.is_empty()
         || !record.waiters.is_empty()
         || record.paused.is_some()
+        || record.chain.is_some()
 }
 
 /// The columns of the table of rare parts, without the key: each a record in which everything else is
@@ -267,6 +268,7 @@ pub(crate) fn rare_columns(record: &Record) -> [Value; 2] {
             trigger_data: record.trigger_data.clone(),
             waiters: record.waiters.clone(),
             paused: record.paused.clone(),
+            chain: record.chain.clone(),
             ..Record::default()
         })
     });
@@ -292,6 +294,7 @@ pub(crate) fn has_same_rare(one: &Record, other: &Record) -> bool {
         && one.dead == other.dead
         && one.remembered == other.remembered
         && one.paused == other.paused
+        && one.chain == other.chain
 }
 
 /// A row as it was read.
@@ -427,6 +430,7 @@ impl Cells {
             retries: more.retries,
             triggers: more.triggers,
             trigger_data: more.trigger_data,
+            chain: more.chain,
             remembered: cold.remembered,
             waiters: more.waiters,
             dead: cold.dead,

@@ -6,7 +6,7 @@ use crate::{
     values::{duration, instant},
 };
 use allora_core::{
-    CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, StoredSchedule, Time,
+    After, CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, StoredSchedule, Time,
 };
 use clap::Args;
 use serde_json::Value;
@@ -65,6 +65,10 @@ pub(crate) struct Options {
     /// Skips what waits longer for the key.
     #[arg(long, value_parser = duration)]
     max_key_wait: Option<Duration>,
+    /// Runs after each success of this job, or after other ends with 'JOB failed' or 'JOB ended', in
+    /// addition to the times of the schedule (@never for none); '' for no job.
+    #[arg(long, value_name = "JOB", value_parser = after)]
+    after: Option<GivenJob>,
     /// The team or person that is responsible for it; '' for none.
     #[arg(long)]
     owner: Option<String>,
@@ -91,6 +95,15 @@ struct GivenKey(Option<ConcurrencyKey>);
 fn concurrency_key(text: &str) -> Result<GivenKey, String> {
     let key = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
     key.map(GivenKey).map_err(|error: allora_core::schedule::ParseError| error.to_string())
+}
+
+/// A job before as it is given; `None` for none.
+#[derive(Clone, Debug)]
+struct GivenJob(Option<After>);
+
+fn after(text: &str) -> Result<GivenJob, String> {
+    let after = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
+    after.map(GivenJob).map_err(|error: allora_core::schedule::ParseError| error.to_string())
 }
 
 impl Options {
@@ -136,6 +149,9 @@ impl Options {
             settings.max_key_wait = settings.max_key_wait.filter(|_| key.is_some());
         }
         settings.max_key_wait = self.max_key_wait.or(settings.max_key_wait);
+        if let Some(GivenJob(after)) = &self.after {
+            settings.after.clone_from(after);
+        }
         if let Some(owner) = &self.owner {
             settings.owner = Some(owner.clone()).filter(|owner| !owner.is_empty());
         }

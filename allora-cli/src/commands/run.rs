@@ -169,6 +169,8 @@ CRONTABS
     ALLORA_CONCURRENCY_KEY=tapes         one at a time with all lines and jobs of this key;
                                          tapes:2 for two at a time
     ALLORA_MAX_KEY_WAIT=1h               skipped when the key is busy for longer
+    ALLORA_AFTER='import failed'         after each failure of this job (or `succeeded`, `ended`), too;
+                                         `@never` in place of time fields for nothing else
     ALLORA_TIMEOUT=10m                   TERM, and KILL after --kill-after, to all it started
     ALLORA_DELAY=30s ALLORA_JITTER=5m    later than scheduled; jitter follows from the name
     ALLORA_START=2027-01-01T00:00:00Z    not before; ALLORA_END: not after; ALLORA_MAX_RUNS: so often

@@ -97,6 +97,7 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             "SECONDS" => return Err(expected("1 for six time fields, seconds first, or 0")),
             "CONCURRENCY_KEY" => settings.concurrency_key = Some(value.parse().map_err(refused)?),
             "MAX_KEY_WAIT" => settings.max_key_wait = Some(duration()?),
+            "AFTER" => settings.after = Some(value.parse().map_err(refused)?),
             "ATTEMPTS" => {
                 attempts = Some(value.parse().map_err(|_| expected("a number from 1"))?);
             }
@@ -116,7 +117,7 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             _ if is_commands_own(name) => {}
             _ => {
                 let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, JITTER, OVERLAP, \
-                             ATTEMPTS, RETRY_WAIT, CONCURRENCY_KEY, MAX_KEY_WAIT, START, END, MAX_RUNS, \
+                             ATTEMPTS, RETRY_WAIT, CONCURRENCY_KEY, MAX_KEY_WAIT, AFTER, START, END, MAX_RUNS, \
                              SECONDS, NODES, LABEL, NAME, ON_FAILURE and PING";
                 let what = format!("there is no setting {name}; after ALLORA_ use one of {known}");
                 return Err(wrong(what));

@@ -2,6 +2,7 @@
 
 mod at_most_once;
 mod cancel;
+mod chains;
 mod changes;
 mod claim;
 mod contention;

@@ -1,6 +1,6 @@
 //! Replies to operations.
 
-use super::{Claimed, Ended, History, HistoryEntry, HistoryQuery, JobState, Occurrence};
+use super::{Chain, Claimed, Ended, History, HistoryEntry, HistoryQuery, JobState, Occurrence};
 use crate::{
     error::{Error, ErrorKind, Result},
     time::Time,
@@ -20,12 +20,14 @@ pub struct Applied {
     /// The history entries of the runs whose leases had ended, and that these operations recorded as
     /// lost or expired. Default: empty.
     pub lapsed: Vec<HistoryEntry>,
+    /// The jobs of these operations whose [outbox](super::Chain::outbox) is not empty. Default: empty.
+    pub outboxes: Vec<String>,
 }
 
 impl Applied {
     /// The replies to operations that were decided at `now`.
     pub fn new(now: Time, replies: Vec<Result<Reply>>) -> Self {
-        Self { now, replies, min_fence: 0, lapsed: Vec::new() }
+        Self { now, replies, min_fence: 0, lapsed: Vec::new(), outboxes: Vec::new() }
     }
 
     /// With the highest fence of the removed tombstones.
@@ -39,6 +41,13 @@ impl Applied {
     #[must_use]
     pub fn lapsed(mut self, lapsed: Vec<HistoryEntry>) -> Self {
         self.lapsed = lapsed;
+        self
+    }
+
+    /// With the jobs whose outboxes are not empty.
+    #[must_use]
+    pub fn outboxes(mut self, outboxes: Vec<String>) -> Self {
+        self.outboxes = outboxes;
         self
     }
 
@@ -93,6 +102,8 @@ pub enum Reply {
     Invalid,
     /// The triggered occurrence, and the record.
     Triggered(Box<Triggered>),
+    /// The followers and the outbox.
+    Outbox(Box<Chain>),
     /// The record after the change, or the unchanged record if the condition did not hold.
     State(Box<JobState>),
 }

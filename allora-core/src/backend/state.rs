@@ -1,6 +1,6 @@
 //! The state of a job, as a backend shows it.
 
-use super::{NotRunReason, Outcome, Waiter};
+use super::{Chain, NotRunReason, Outcome, Waiter};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -97,6 +97,8 @@ pub struct JobState {
     pub last: Option<Outcome>,
     /// The totals since the job was created.
     pub counters: Counters,
+    /// The jobs that run after it, and the runs of them that are to be triggered. `None` for most jobs.
+    pub chain: Option<Box<Chain>>,
 }
 
 impl JobState {

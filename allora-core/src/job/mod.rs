@@ -24,7 +24,7 @@ pub(crate) use spec::is_code;
 pub use spec::{IntoJob, JobSpec};
 #[cfg(feature = "json")]
 pub(crate) use text::SettingsReader;
-pub(crate) use text::{DefinitionText, due_lease, owner_and_tags, window_in};
+pub(crate) use text::{DefinitionText, after_in, due_lease, owner_and_tags, window_in};
 
 use crate::{
     error::{BoxError, Result},

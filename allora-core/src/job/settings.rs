@@ -2,9 +2,9 @@
 
 use super::ConcurrencyKey;
 use crate::{
-    backend::NextRun,
+    backend::{After, NextRun},
     error::{Error, Result},
-    name::check_word,
+    name::{check_name, check_word},
     schedule::{Warning, jitter},
     time::{Time, checked_add},
 };
@@ -41,6 +41,8 @@ pub struct Settings {
     pub concurrency_key: Option<ConcurrencyKey>,
     /// The longest wait for the concurrency key. Occurrences that wait longer are skipped.
     pub max_key_wait: Option<Duration>,
+    /// The job after whose ends it runs, in addition to the times of its schedule.
+    pub after: Option<After>,
     /// The team or person that is responsible for a stored schedule: one word. It changes nothing about
     /// its runs.
     pub owner: Option<String>,
@@ -233,6 +235,20 @@ impl Settings {
             return wrong(
                 "the longest wait for a key (max-key-wait) needs a concurrency key; add one",
             );
+        }
+        if let Some(After { job, .. }) = &self.after {
+            check_name(job).map_err(|error| error.within("the job before (after)"))?;
+            if job.contains(';') {
+                return wrong(&format!(
+                    "no text can say that a job runs after {job:?}, because of the semicolon; rename that job"
+                ));
+            }
+            if self.placement == Placement::EveryNode {
+                return wrong(
+                    "a job that runs on every node cannot run after another one (after), because the \
+                     store has no record of it; let it run on one node",
+                );
+            }
         }
         if let Some(owner) = &self.owner {
             check_word("owner", owner)?;

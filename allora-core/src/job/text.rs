@@ -3,6 +3,7 @@
 
 use super::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, is_number};
 use crate::{
+    backend::After,
     error::Result,
     schedule::{AnySchedule, Field, ParseError, parse_instant, parse_period, period_text},
     time::Time,
@@ -51,6 +52,13 @@ pub(crate) fn due_lease(definition: &str) -> Option<Duration> {
     (!has_named && settings.concurrency_key.is_none()).then_some(lease)
 }
 
+/// The job after which a job with this definition runs, as far as this build can read it.
+pub(crate) fn after_in(definition: &str) -> Option<After> {
+    // Most have none.
+    let may_have_one = definition.contains("after");
+    may_have_one.then(|| DefinitionText::read(definition).ok())??.settings.after
+}
+
 /// The owner and the tags in a definition, as far as this build can read it.
 pub(crate) fn owner_and_tags(definition: &str) -> (Option<String>, BTreeSet<String>) {
     // Most have none, and a commit asks.
@@ -87,7 +95,7 @@ impl Settings {
     }
 
     /// All settings; the value is missing if it is the default.
-    fn each(&self) -> [(&'static str, Option<String>); 15] {
+    fn each(&self) -> [(&'static str, Option<String>); 16] {
         let Self {
             delivery,
             catch_up,
@@ -102,6 +110,7 @@ impl Settings {
             max_runs,
             concurrency_key,
             max_key_wait,
+            after,
             owner,
             tags,
             // They belong to the build, not to the text.
@@ -143,6 +152,7 @@ impl Settings {
             ("max-runs", max_runs.map(|runs| runs.to_string())),
             ("concurrency-key", concurrency_key.as_ref().map(ToString::to_string)),
             ("max-key-wait", period(max_key_wait)),
+            ("after", after.as_ref().map(ToString::to_string)),
             ("owner", owner.clone()),
             ("tags", (!tags.is_empty()).then(|| tags.join(","))),
             ("timeout", period(timeout)),
@@ -248,6 +258,10 @@ impl SettingsReader {
                 settings.tags = tags.split(',').map(str::to_owned).collect();
             }
             "max-key-wait" => settings.max_key_wait = Some(words.period()?),
+            "after" => {
+                let what = "a job, and succeeded, failed or ended, as in: after import succeeded";
+                settings.after = Some(words.rest(what)?);
+            }
             _ => {
                 return Err(wrong(name_at, name, "is not a setting of this build")
                     .remedy("correct it, or update this program"));

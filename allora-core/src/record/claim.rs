@@ -342,6 +342,7 @@ impl Record {
         };
         *counter += 1;
         self.last = Some(outcome.clone());
+        self.followed(name, &lease.occurrence, &outcome, now, history);
         let reason = lease.cancel_reason();
         let run = || entry(lease, name, &self.kind, now, outcome);
         history.push_lapsed(|| HistoryEntry { reason, ..run() });

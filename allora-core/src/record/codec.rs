@@ -4,13 +4,14 @@
 //! hexadecimal text, data is text where it is UTF-8 and hexadecimal otherwise. Empty parts are
 //! omitted. Any other bytes are an error, never an empty record.
 
+mod chain;
 mod change;
 mod entry;
 
 pub use change::{decode_change, encode_change};
 pub use entry::{decode_entry, encode_entry};
 
-use self::change::WireChange;
+use self::{chain::WireChain, change::WireChange};
 use super::{Accepted, EndedBy, PendingRetry, Record, RememberedTrigger, TriggerData};
 use crate::{
     backend::{
@@ -123,6 +124,8 @@ struct Wire<'a> {
     counters: BTreeMap<Cow<'a, str>, u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     changes: Vec<WireChange<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chain: Option<WireChain<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -258,6 +261,7 @@ impl<'a> From<&'a Record> for Wire<'a> {
             last: record.last.as_ref().map(|last| (last.word().into(), last.error().into())),
             counters: counters(record.counters),
             changes: record.changes.iter().map(WireChange::from).collect(),
+            chain: record.chain.as_deref().map(WireChain::from),
         }
     }
 }
@@ -290,6 +294,7 @@ impl Wire<'_> {
             last: self.last.map(|(word, error)| outcome(&word, &error)).transpose()?,
             counters: read_counters(self.counters)?,
             changes: all(self.changes, WireChange::change)?,
+            chain: self.chain.map(WireChain::chain).transpose()?.map(Box::new),
         })
     }
 }
@@ -617,6 +622,7 @@ mod tests {
             last: Some(Outcome::Failed("boom".into())),
             counters: Counters { started: u64::MAX, lost: 4, ..Counters::default() },
             changes: change::tests::all(),
+            chain: Some(Box::new(chain::tests::full())),
         }
     }
 
@@ -640,6 +646,7 @@ mod tests {
             last: None,
             counters: Counters::default(),
             changes: Vec::new(),
+            chain: None,
             ..full()
         }
     }

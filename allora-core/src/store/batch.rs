@@ -202,6 +202,9 @@ pub struct FastPath<V> {
     /// The entries of the runs that were recorded as lost or expired, also without a history
     /// ([`HistoryBuffer::lapsed`](crate::record::HistoryBuffer::lapsed)).
     pub lapsed: Vec<HistoryEntry>,
+    /// The jobs of these operations whose outbox is not empty
+    /// ([`Record::has_outbox`](crate::record::Record::has_outbox)).
+    pub outboxes: Vec<String>,
     /// The records of names without replies, if the same round trip has read them all: in the
     /// order in which the names first occur among the operations without replies.
     pub snapshot: Option<Snapshot<V>>,
@@ -211,6 +214,6 @@ impl<V> FastPath<V> {
     /// Nothing was applied.
     pub fn none() -> Self {
         let (replies, due, lapsed) = (Vec::new(), Vec::new(), Vec::new());
-        Self { now: None, replies, due, lapsed, snapshot: None }
+        Self { now: None, replies, due, lapsed, outboxes: Vec::new(), snapshot: None }
     }
 }

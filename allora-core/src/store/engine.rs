@@ -84,6 +84,8 @@ struct Engine<'a, S: RecordStore> {
     min_fence: i64,
     /// The runs that were recorded as lost or expired.
     lapsed: Vec<HistoryEntry>,
+    /// The jobs whose outboxes are not empty.
+    outboxes: Vec<String>,
 }
 
 /// The operations on one name.
@@ -107,6 +109,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             notifications: Vec::new(),
             min_fence: 0,
             lapsed: Vec::new(),
+            outboxes: Vec::new(),
         }
     }
 
@@ -135,9 +138,10 @@ impl<'a, S: RecordStore> Engine<'a, S> {
 
     /// Applies the most common operations in one round trip; groups the others by name.
     async fn fast_path(&mut self) -> Result {
-        let FastPath { now, replies, due, lapsed, snapshot } =
+        let FastPath { now, replies, due, lapsed, outboxes, snapshot } =
             self.store.fast_path(self.batch).await?;
         self.now = now;
+        self.outboxes = outboxes;
         self.lapsed.extend(lapsed);
         for (position, reply) in replies {
             if let Some(place) = self.replies.get_mut(position) {
@@ -239,6 +243,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 unproved.push(group);
                 continue;
             }
+            self.outboxes.extend(applied.has_outbox.then(|| group.name.to_owned()));
             match applied.after {
                 None => self.answer(&group.positions, applied.replies),
                 Some(after) => {
@@ -305,6 +310,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             reply
         });
         let replies = replies.collect();
+        let has_outbox = slot.as_ref().is_some_and(Record::has_outbox);
         let mut changes = history.take_changes();
         if self.store.change_store().is_none()
             && let Some(record) = &mut slot
@@ -318,7 +324,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             // They were wanted for that alone.
             history.clear();
         }
-        AppliedTo { replies, after, history, changes, lapsed, notification }
+        AppliedTo { replies, after, history, changes, lapsed, notification, has_outbox }
     }
 
     async fn commit(&mut self, now: Time, drafts: Drafts<'a, S::Version>) -> Result {
@@ -396,7 +402,8 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 
     async fn end(self) -> Result<Applied> {
-        let Self { store, batch, replies, now, notifications, min_fence, lapsed, .. } = self;
+        let Self { store, batch, replies, now, notifications, min_fence, lapsed, outboxes, .. } =
+            self;
         let now = match now {
             Some(now) => now,
             None => store.now(batch.time).await?,
@@ -410,7 +417,8 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 Err(Error::new(ErrorKind::Other, none).op(OP))
             })
         });
-        Ok(Applied::new(now, replies.collect()).min_fence(min_fence).lapsed(lapsed))
+        let applied = Applied::new(now, replies.collect()).min_fence(min_fence);
+        Ok(applied.lapsed(lapsed).outboxes(outboxes))
     }
 }
 
@@ -465,6 +473,8 @@ struct AppliedTo {
     /// The entries of the runs that were recorded as lost or expired.
     lapsed: Vec<HistoryEntry>,
     notification: Option<Notification>,
+    /// Its outbox is not empty.
+    has_outbox: bool,
 }
 
 /// `true` if the commit of a decision on a possibly old record proves this reply. Other replies
@@ -519,7 +529,8 @@ fn notification_of(
             | Action::Reset { .. }
             | Action::Delete,
             Ok(_),
-        ) => Some(job()),
+        )
+        | (Action::FollowUp { .. }, Ok(Reply::Accepted)) => Some(job()),
         _ => None,
     }
 }
@@ -562,6 +573,8 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
         | Action::Release { .. }
         | Action::ClaimKey(_)
         | Action::ReleaseKey { .. }
+        | Action::FollowUp { .. }
+        | Action::Confirm { .. }
         | Action::Read
         | Action::Redefine { .. }
         | Action::Claim(_)

@@ -10,7 +10,7 @@ use super::{
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{Action, Applied, Batch, HistoryEntry, Operation, Reply, TimeSource},
-    record::{HistoryBuffer, OpContext, apply, apply_unreadable},
+    record::{HistoryBuffer, OpContext, Record, apply, apply_unreadable},
     store::too_long,
     time::saturating_add,
 };
@@ -45,6 +45,7 @@ impl RedisQuorum {
         let is_likely = |group: usize| of(group).any(is_likely);
         // The runs that each group has recorded as lost or expired when it was applied last.
         let lapsed = Mutex::new(vec![Vec::new(); groups.len()]);
+        let outboxes = Mutex::new(vec![false; groups.len()]);
         let work = |group: usize, slot: &mut Slot, clock: Clock| {
             let mut history = HistoryBuffer::lapsed();
             let apply =
@@ -52,6 +53,8 @@ impl RedisQuorum {
             let replies = of(group).map(apply).collect();
             let mut entries = history.take();
             entries.retain(HistoryEntry::has_lapsed);
+            let has_outbox = slot.record.as_ref().is_some_and(Record::has_outbox);
+            outboxes.lock().unwrap_or_else(PoisonError::into_inner)[group] = has_outbox;
             lapsed.lock().unwrap_or_else(PoisonError::into_inner)[group] = entries;
             replies
         };
@@ -72,7 +75,10 @@ impl RedisQuorum {
             })
         });
         let lapsed = lapsed.into_inner().unwrap_or_else(PoisonError::into_inner).concat();
-        Ok(Applied::new(now, replies.collect()).lapsed(lapsed))
+        let outboxes = outboxes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let named = groups.iter().zip(outboxes).filter(|(_, has_outbox)| *has_outbox);
+        let outboxes = named.map(|(group, _)| group.name.to_owned()).collect();
+        Ok(Applied::new(now, replies.collect()).lapsed(lapsed).outboxes(outboxes))
     }
 
     /// The time that decides, for a batch without names.

@@ -6,7 +6,7 @@ use super::{
     line::{self, Form, Job, Line, Variable},
     name::{self, Names},
 };
-use crate::{Cron, ParseError, Quartz, zone_name};
+use crate::{Cron, Never, ParseError, Quartz, zone_name};
 use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) fn read(text: &[u8], form: Form, seconds: bool) -> Result<Vec<Entry>, BadCrontab> {
@@ -210,6 +210,9 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
     }
     if first.eq_ignore_ascii_case("@at") {
         return schedule.parse().map(When::At);
+    }
+    if first.eq_ignore_ascii_case("@never") {
+        return schedule.parse().map(When::Never);
     }
     if first.eq_ignore_ascii_case("@quartz") {
         let quartz: Quartz = schedule.parse()?;
