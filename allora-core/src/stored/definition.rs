@@ -227,6 +227,7 @@ fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
 mod tests {
     use super::*;
     use crate::{
+        backend::{After, On},
         job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry},
         schedule,
     };
@@ -346,6 +347,10 @@ mod tests {
             if settings.concurrency_key.is_some() {
                 settings.max_key_wait = self.maybe(Self::period);
             }
+            let jobs = ["import", "a job failed", "x ended"];
+            settings.after = self.maybe(|random| {
+                After::new(jobs[random.below(3) as usize], On::ALL[random.below(3) as usize])
+            });
             settings
         }
     }

@@ -6,7 +6,7 @@ use super::{
     line::{self, Form, Job, Line, Variable},
     name::{self, Names},
 };
-use crate::{Cron, Never, ParseError, Quartz, zone_name};
+use crate::{Cron, ParseError, Quartz, zone_name};
 use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) fn read(text: &[u8], form: Form, seconds: bool) -> Result<Vec<Entry>, BadCrontab> {

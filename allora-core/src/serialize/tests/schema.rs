@@ -7,8 +7,8 @@ use super::{at, health, hour, job, state};
 use crate::{
     StoredSchedule,
     backend::{
-        Action, Author, HistoryCursor, HistoryEntry, JobState, NewSchedule, NotRunReason,
-        Operation, Outcome, Pause, Waiter,
+        Action, Author, Chain, FollowUp, Follower, HistoryCursor, HistoryEntry, JobState,
+        NewSchedule, NotRunReason, On, Operation, Outcome, Pause, Waiter,
     },
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{CatchUp, Overlap},
@@ -46,6 +46,9 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("DeadLetter", vec![json!(full.dead[0])]),
         ("Outcome", vec![json!(full.last), json!(bare.last)]),
         ("Counters", vec![json!(full.counters)]),
+        ("Follower", vec![json!(chain().followers[0])]),
+        ("FollowUp", vec![json!(chain().outbox[0])]),
+        ("Chain", vec![json!(chain()), json!(Chain { received: None, ..chain() })]),
         ("JobState", vec![json!(full), json!(JobState::empty("b"))]),
         ("HistoryEntry", vec![json!(run), json!(range)]),
         ("Spread", vec![json!(hour().lateness), json!(hour().duration)]),
@@ -68,7 +71,17 @@ fn full_state() -> JobState {
         last_started: Some(at(0)),
         waiters: vec![Waiter::new("b", at(0), at(1), at(2))],
         unreadable: Some("cut".to_owned()),
+        chain: Some(Box::new(chain())),
         ..state()
+    }
+}
+
+fn chain() -> Chain {
+    Chain {
+        followers: vec![Follower::new("b", On::Success, at(0))],
+        outbox: vec![FollowUp::new("b", "allora:after:1:a/7/x", 9, at(0))],
+        number: 9,
+        received: Some(("z".to_owned(), 7)),
     }
 }
 
@@ -86,7 +99,12 @@ fn stored() -> Vec<Value> {
     let new = || StoredSchedule::new("a", "mail", "0 9 * * MON");
     let full = new().in_zone("Europe/Paris").catch_up(CatchUp::None).window(second).timeout(second);
     let full = full.delay(second).jitter(second).starting(at(0)).ending(at(1)).max_runs(3);
-    let full = full.concurrency_key("tapes", 2).max_key_wait(second).owner("sales").tag("eu");
+    let full = full
+        .concurrency_key("tapes", 2)
+        .max_key_wait(second)
+        .after("b", On::End)
+        .owner("sales")
+        .tag("eu");
     let once = new().at_most_once().overlap(Overlap::Skip);
     vec![json!(full.first_run(at(0)).data_bytes("{}")), json!(once)]
 }
