@@ -101,6 +101,8 @@ teeth! {
     forgets_the_data_of_triggers: ForgetsTheDataOfTriggers;
     loses_the_outbox: LosesTheOutbox;
     forgets_what_it_received: ForgetsWhatItReceived;
+    forgets_checkpoints: ForgetsCheckpoints;
+    keeps_late_checkpoints: KeepsLateCheckpoints;
     remembers_triggers_for_ever: RemembersTriggersForEver;
     shrinks_leases: ShrinksLeases;
     trusts_the_clock: TrustsTheClock;
