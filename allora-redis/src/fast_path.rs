@@ -234,7 +234,9 @@ impl Store {
                 return None;
             }
             let (name, mut cached) = cache.take(target.name)?;
-            let validity = validity(operation, cached.record()?)?;
+            // The engine tells the node of an outbox.
+            let record = cached.record().filter(|record| record.chain.is_none())?;
+            let validity = validity(operation, record)?;
             let mut history = self.history.buffer();
             let (before, mut after) = (cached.record()?.flag_summary(), None);
             let update = cached.update(validity, |slot, now| {

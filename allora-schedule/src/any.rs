@@ -1,14 +1,14 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
 use crate::{
-    At, Calendar, Cron, Every, Excluded, Field, Filtered, Note, ParseError, Quartz, Schedule,
-    ScheduleError, Time, Warning, Weekdays, calendar,
+    At, Calendar, Cron, Every, Excluded, Field, Filtered, Never, Note, ParseError, Quartz,
+    Schedule, ScheduleError, Time, Warning, Weekdays, calendar,
     phrase::{self, Phrase},
 };
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 /// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
-/// instant, `@quartz` and an expression, or a phrase that has exactly one reading.
+/// instant, `@quartz` and an expression, `@never`, or a phrase that has exactly one reading.
 ///
 /// | phrase | the same as |
 /// |---|---|
@@ -65,6 +65,8 @@ pub enum AnySchedule {
     At(At),
     /// `@quartz`.
     Quartz(Quartz),
+    /// `@never`.
+    Never(Never),
     /// One of the others without what a calendar excludes.
     Filtered(Box<Filtered<AnySchedule>>),
 }
@@ -115,7 +117,9 @@ impl AnySchedule {
     pub fn calendars(&self) -> BTreeSet<&str> {
         match self {
             Self::Filtered(filtered) => filtered.calendars(),
-            Self::Cron(_) | Self::Every(_) | Self::At(_) | Self::Quartz(_) => BTreeSet::new(),
+            Self::Cron(_) | Self::Every(_) | Self::At(_) | Self::Quartz(_) | Self::Never(_) => {
+                BTreeSet::new()
+            }
         }
     }
 
@@ -135,7 +139,7 @@ impl AnySchedule {
             Self::Cron(cron) => cron.names_zone().then(|| cron.zone()),
             Self::Quartz(quartz) => quartz.names_zone().then(|| quartz.zone()),
             Self::Filtered(filtered) => filtered.schedule().zone(),
-            Self::Every(_) | Self::At(_) => None,
+            Self::Every(_) | Self::At(_) | Self::Never(_) => None,
         }
     }
 
@@ -163,6 +167,7 @@ impl AnySchedule {
             Self::Every(every) => every,
             Self::At(at) => at,
             Self::Quartz(quartz) => quartz,
+            Self::Never(never) => never,
             Self::Filtered(filtered) => &**filtered,
         }
     }
@@ -190,6 +195,9 @@ pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, Par
     }
     if is("@at") {
         return text.parse().map(AnySchedule::At);
+    }
+    if is("@never") {
+        return text.parse().map(AnySchedule::Never);
     }
     if is("@quartz") {
         return text.parse().map(AnySchedule::Quartz);
@@ -261,6 +269,7 @@ impl fmt::Display for AnySchedule {
             Self::Every(every) => every.fmt(f),
             Self::At(at) => at.fmt(f),
             Self::Quartz(quartz) => quartz.fmt(f),
+            Self::Never(never) => never.fmt(f),
             Self::Filtered(filtered) => filtered.fmt(f),
         }
     }

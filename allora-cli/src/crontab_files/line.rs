@@ -80,6 +80,7 @@ pub(super) fn line(
         When::Reboot => None,
         When::Every(every) => Some(AnySchedule::Every(every)),
         When::At(at) => Some(AnySchedule::At(at)),
+        When::Never(never) => Some(AnySchedule::Never(never)),
         When::Quartz(quartz) => Some(AnySchedule::Quartz(match &defaults.zone {
             Some(zone) if !quartz.names_zone() => quartz
                 .in_zone(zone)

@@ -30,7 +30,7 @@ pub use spec::{IntoJob, JobSpec};
 #[cfg(feature = "json")]
 pub(crate) use text::SettingsReader;
 pub(crate) use text::{
-    DefinitionText, due_lease, failure_rules, history_of, owner_and_tags, window_in,
+    DefinitionText, after_in, due_lease, failure_rules, history_of, owner_and_tags, window_in,
 };
 
 use crate::{

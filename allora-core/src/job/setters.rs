@@ -134,6 +134,20 @@ macro_rules! setters {
             self
         }
 
+        /// Runs after another job, in addition to the times of the schedule: each time an occurrence of
+        /// that job [ends so](crate::On), and also when the node dies that has run it. The run is a
+        /// trigger of this job whose id contains the [key](crate::backend::followed) of that occurrence,
+        /// and which is accepted once. A pause holds it back. With [`never`](crate::schedule::never) as
+        /// its schedule, the job runs at no other time.
+        ///
+        /// The jobs can be added in any order. Several jobs can run after one, up to
+        /// [64](crate::backend::MAX_FOLLOWERS), and chains have up to
+        /// [32](crate::backend::MAX_CHAIN) jobs. A job runs after one other job.
+        pub fn after(mut self, job: impl Into<String>, on: crate::On) -> Self {
+            self.settings_mut().after = Some(crate::After::new(job, on));
+            self
+        }
+
         /// Sets all settings.
         pub fn with_settings(mut self, settings: Settings) -> Self {
             *self.settings_mut() = settings;

@@ -2,9 +2,9 @@
 
 use super::{AlertRule, Breaker, ConcurrencyKey, JobHistory};
 use crate::{
-    backend::NextRun,
+    backend::{After, NextRun},
     error::{Error, Result},
-    name::check_word,
+    name::{check_name, check_word},
     schedule::{Warning, jitter},
     time::{Time, checked_add},
 };
@@ -47,6 +47,8 @@ pub struct Settings {
     pub alert: Option<AlertRule>,
     /// The history of the job, where that is less than the store keeps.
     pub history: Option<JobHistory>,
+    /// The job after whose ends it runs, in addition to the times of its schedule.
+    pub after: Option<After>,
     /// The team or person that is responsible for a stored schedule: one word. It changes nothing about
     /// its runs.
     pub owner: Option<String>,
@@ -254,6 +256,20 @@ impl Settings {
         }
         if let Some(history) = &self.history {
             history.check()?;
+        }
+        if let Some(After { job, .. }) = &self.after {
+            check_name(job).map_err(|error| error.within("the job before (after)"))?;
+            if job.contains(';') {
+                return wrong(&format!(
+                    "no text can say that a job runs after {job:?}, because of the semicolon; rename that job"
+                ));
+            }
+            if self.placement == Placement::EveryNode {
+                return wrong(
+                    "a job that runs on every node cannot run after another one (after), because the \
+                     store has no record of it; let it run on one node",
+                );
+            }
         }
         if let Some(owner) = &self.owner {
             check_word("owner", owner)?;

@@ -242,6 +242,7 @@ fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
 mod tests {
     use super::*;
     use crate::{
+        backend::{After, On},
         job::{AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry},
         schedule,
     };
@@ -370,6 +371,10 @@ mod tests {
             settings.history = self.maybe(|_| JobHistory::new(50, Duration::from_secs(86_400)));
             settings.alert = self.maybe(|random| {
                 AlertRule::after(1 + random.below(9) as u32).again_every(Duration::from_secs(60))
+            });
+            let jobs = ["import", "a job failed", "x ended"];
+            settings.after = self.maybe(|random| {
+                After::new(jobs[random.below(3) as usize], On::ALL[random.below(3) as usize])
             });
             settings
         }

@@ -89,7 +89,7 @@ mod warnings;
 
 pub use error::{BadCrontab, LineError};
 
-use crate::{At, Cron, Every, Quartz, Warning};
+use crate::{At, Cron, Every, Never, Quartz, Warning};
 use line::Form;
 use std::{fmt, sync::Arc};
 
@@ -241,4 +241,6 @@ pub enum When {
     Every(Every),
     /// `@at`: once, at an instant.
     At(At),
+    /// `@never`: when it is triggered, or after another job.
+    Never(Never),
 }

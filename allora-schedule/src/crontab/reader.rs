@@ -211,6 +211,9 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
     if first.eq_ignore_ascii_case("@at") {
         return schedule.parse().map(When::At);
     }
+    if first.eq_ignore_ascii_case("@never") {
+        return schedule.parse().map(When::Never);
+    }
     if first.eq_ignore_ascii_case("@quartz") {
         let quartz: Quartz = schedule.parse()?;
         return Ok(When::Quartz(match zone {

@@ -19,6 +19,7 @@ fn first_run(when: &When) -> String {
         When::Quartz(quartz) => quartz.next_at(after),
         When::Every(every) => every.next_at(after),
         When::At(at) => at.next_at(after),
+        When::Never(never) => never.next_at(after),
     };
     next.unwrap().format("%m-%d %H:%M").to_string()
 }
