@@ -20,6 +20,7 @@
 //! | in the Quartz dialect | [`Cron::quartz`] |
 //! | once each period, without drift | [`every`] |
 //! | once | [`at`] |
+//! | every second week, on the last day of the month, by a rule of iCalendar | [`Recurrence`] |
 //! | by a text or an English phrase | [`parse`] |
 //! | except on dates, outside hours, in a blackout period | [`Schedule::except`], [`Schedule::only_within`], [`Schedule::blackout`] |
 //! | except by rules that are kept elsewhere, under a name | [`Calendar`] |
@@ -51,6 +52,7 @@ mod note;
 mod period;
 mod phrase;
 mod range;
+mod recur;
 mod schedule;
 pub mod time;
 mod zone;
@@ -67,6 +69,7 @@ pub use jitter::jitter;
 pub use note::{Note, NoteReason};
 pub use period::{parse_period, period_text};
 pub use range::{Between, between, next_n};
+pub use recur::Recurrence;
 pub use schedule::Schedule;
 #[doc(hidden)]
 pub use schedule::is_built_in;

@@ -6,4 +6,5 @@ mod calendar;
 mod cron;
 mod describe;
 mod phrase;
+mod recurrence;
 mod schedule;
