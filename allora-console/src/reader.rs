@@ -390,6 +390,14 @@ impl Reader {
             Fact::Holders(holders) => holders.iter().any(|one| !may_name(&one.job)),
             _ => false,
         };
+        if !self.access.sees_data()
+            && let Some(i) = why.evidence.iter().position(|(name, _)| *name == "progress")
+        {
+            why.evidence.remove(i);
+            // It ends the sentence.
+            let end = why.sentence.find("; its progress: ").unwrap_or(why.sentence.len());
+            why.sentence.truncate(end);
+        }
         let is_told = self.access.is_limited() && why.code == WhyCode::KeyBusy;
         if is_told && why.evidence.iter().any(|(_, fact)| is_foreign(fact)) {
             why.sentence = "it waits for its concurrency key, which runs of other jobs hold".into();
@@ -462,6 +470,18 @@ mod tests {
         assert!(!String::from_utf8(shown.data).unwrap().contains("hunter2"));
         let why = Why::new(WhyCode::Failed, "it failed: hunter2").with("error", "hunter2");
         assert!(!format!("{:?}", reader.shown_why("report", why)).contains("hunter2"));
+    }
+
+    #[test]
+    fn progress_is_for_those_who_see_data() {
+        let shown = |access: Access| {
+            let why = Why::new(WhyCode::Running, "it runs now; its progress: 40 %");
+            let why = reader(access).shown_why("report", why.with("progress", "40 %"));
+            (why.sentence, why.evidence.len())
+        };
+        let whole = "it runs now; its progress: 40 %".to_owned();
+        assert_eq!(shown(Access::reader("ann").with_data()), (whole, 1));
+        assert_eq!(shown(Access::reader("ann")), ("it runs now".to_owned(), 0));
     }
 
     #[test]

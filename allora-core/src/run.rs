@@ -1,28 +1,28 @@
 //! One execution of an occurrence, for the code of the job.
 
+mod control;
+
+pub(crate) use control::{Checkpoint, Control, Requested};
+
+use self::control::lock;
 use crate::{
     backend::{Claimed, Completion, Cursor, Operation, Outcome},
     error::{Error, ErrorKind, Result},
     json,
-    record::{MAX_VALUE, bounded, bounded_to},
+    record::{MAX_CHECKPOINT, MAX_VALUE, bounded, bounded_to},
     run_ticket::RunTicket,
     time::Time,
     trace,
 };
 use allora_schedule::Excluded;
 use chrono::SecondsFormat;
-use futures::task::AtomicWaker;
-use slab::Slab;
 use std::{
     any::Any,
     fmt,
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
-    },
-    task::{Context, Poll, Waker},
+    sync::{Arc, Weak, atomic::Ordering},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -180,9 +180,7 @@ impl Run {
     /// Dropping the future only ends the wait.
     pub async fn recorded(&self) -> Option<Outcome> {
         let control = self.control();
-        let mut waiter = Waiter { control, place: None };
-        let is_recorded = |control: &Control| control.recorded.get().is_some();
-        poll_fn(|cx| control.poll_until(is_recorded, &mut waiter.place, cx)).await;
+        control.reached(Control::has_ended).await;
         control.recorded.get().cloned().flatten()
     }
 
@@ -223,7 +221,7 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` if it is longer than 4,096 bytes, or, with the feature `json`, if it is not JSON. A value
+    /// `Invalid` if it is longer than 65,536 bytes, or, with the feature `json`, if it is not JSON. A value
     /// that was set before stays.
     pub fn set_value(&self, json: impl Into<String>) -> Result {
         let value = json.into();
@@ -244,8 +242,9 @@ impl Run {
     /// Sets the progress of this run for people who look at it while it is active, such as `40 %`. A
     /// further call replaces it. It is no write to the store: other nodes and the console see it with the
     /// next regular write of the node's record ([`heartbeat`](crate::SchedulerBuilder::heartbeat)), in
-    /// [`NodeInfo::progress`](crate::NodeInfo::progress), and it ends with the run. Of a longer text, the
-    /// first 200 bytes are kept.
+    /// [`NodeInfo::progress`](crate::NodeInfo::progress), and `why` tells it. At the end of the run, the last
+    /// one is its output in the history, if it has [set](Self::set_output) none. Of a longer text, the first
+    /// 200 bytes are kept.
     ///
     /// ```
     /// use allora::{Run, every, job};
@@ -262,6 +261,60 @@ impl Run {
         let text = bounded_to(&text.into(), MAX_PROGRESS);
         let before = lock(&self.control().progress).replace(text);
         drop(before);
+    }
+
+    /// Saves how far this run has come, for the next attempt at its occurrence, which has it as
+    /// [`last_checkpoint`](Self::last_checkpoint): after a failure, the end of the process, a
+    /// [release](Self::release), and when its dead letter is rerun. Returns when the store has it. It is
+    /// saved with an extension of the lease, so a run whose occurrence belongs to another one cannot replace
+    /// what that one has saved. A further call replaces it, and the end of the occurrence removes it.
+    /// Each call writes the job's record once: save at steps that take seconds, not for each line.
+    ///
+    /// The guide *Long jobs* has an example.
+    ///
+    /// # Errors
+    /// `Unsupported` if the job runs at most once: it has no next attempt. `Invalid` if the value is longer
+    /// than 64 KiB. `LeaseLost` if the occurrence does not belong to this run any more: stop working on it.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the value is saved with the next extension, or with the run's end if
+    /// another attempt follows.
+    pub async fn checkpoint(&self, value: impl Into<Vec<u8>>) -> Result {
+        let (name, value) = (self.name(), value.into());
+        let failed = |kind, text| Err(Error::new(kind, text).op("checkpoint"));
+        if !self.inner.can_retry {
+            let once = format!(
+                "{name:?} runs at most once and has no next attempt for a checkpoint; declare it at_least_once"
+            );
+            return failed(ErrorKind::Unsupported, once);
+        }
+        if value.len() > MAX_CHECKPOINT {
+            let long = format!(
+                "the checkpoint of {name:?} has {} bytes; use at most {MAX_CHECKPOINT}, or store a reference",
+                value.len()
+            );
+            return failed(ErrorKind::Invalid, long);
+        }
+        let control = self.control();
+        let number = control.set_checkpoint(value);
+        let is_over = |control: &Control| {
+            control.has_saved(number) || control.is_dropped() || control.has_ended()
+        };
+        if let Some(node) = self.inner.heartbeat.upgrade() {
+            node.heartbeat(self);
+            control.reached(is_over).await;
+        }
+        match control.has_saved(number) {
+            true => Ok(()),
+            false => failed(ErrorKind::LeaseLost, format!("{name:?} is not this run's")),
+        }
+    }
+
+    /// The last [checkpoint](Self::checkpoint) of the attempts before this one; `None` if they have saved
+    /// none. Begin from the start without one: of the checkpoints of one job, the oldest are forgotten when
+    /// they have more than 256 KiB together.
+    pub fn last_checkpoint(&self) -> Option<&[u8]> {
+        self.inner.claimed.checkpoint.as_deref()
     }
 
     /// Rules out another attempt: if this run fails, the retry policy is not applied. An
@@ -348,6 +401,23 @@ impl Run {
     /// Dropping the future only ends the wait.
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { run: self.clone(), waiter: None }
+    }
+
+    /// `true` if the run should come to an end soon: its node has begun to stop, or it is
+    /// [cancelled](Self::is_cancelled).
+    pub fn is_stopping(&self) -> bool {
+        self.inner.control.is_stopping()
+    }
+
+    /// Waits until [`is_stopping`](Self::is_stopping). When a node begins to stop, its runs have the
+    /// [grace period](crate::SchedulerBuilder::grace) to end by themselves, and are
+    /// [cancelled](Self::cancelled) in its last tenth: a long run saves a
+    /// [checkpoint](Self::checkpoint) and [releases](Self::release) the occurrence to another node.
+    ///
+    /// # Cancel safety
+    /// Dropping the future only ends the wait.
+    pub async fn stopping(&self) {
+        self.control().reached(Control::is_stopping).await;
     }
 
     /// The operation that completes this run as succeeded. Backends use it to complete an
@@ -451,20 +521,6 @@ impl Drop for Cancelled {
     }
 }
 
-/// A place among the waiters of a run, which is left at its end.
-struct Waiter<'a> {
-    control: &'a Control,
-    place: Option<usize>,
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.control.forget(place);
-        }
-    }
-}
-
 impl fmt::Debug for Cancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cancelled").field("run", &self.run).finish_non_exhaustive()
@@ -478,229 +534,4 @@ pub(crate) trait Heartbeat: Any + Send + Sync {
 
     /// Extends the lease of this run now.
     fn heartbeat(&self, run: &Run);
-}
-
-/// The result that a run has requested for itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Requested {
-    Retry { after: Duration, error: String },
-    Release,
-    GiveUp,
-}
-
-/// The scheduler's control of a run: cancellation first, then the end of its future.
-#[derive(Default)]
-pub(crate) struct Control {
-    /// [`RUNS`], [`CANCELLED`] or [`DROPPED`].
-    stage: AtomicU8,
-    /// The cancellation was requested in the store.
-    cancel_requested: AtomicBool,
-    /// The task that executes the run.
-    pub(crate) execution: AtomicWaker,
-    /// The number of confirmed extensions of its lease.
-    confirmed: AtomicU64,
-    /// The fence of its place of its concurrency key.
-    mutex_fence: OnceLock<i64>,
-    /// The result that the run has requested.
-    requested: Mutex<Option<Requested>>,
-    /// The run has the operation that completes it, and may have sent it.
-    completion_made: AtomicBool,
-    /// The output that the run has set.
-    output: Mutex<Option<String>>,
-    /// The outcome that the store has recorded; `None`: it has rejected the end.
-    recorded: OnceLock<Option<Outcome>>,
-    /// The progress that the run has set.
-    progress: Mutex<Option<String>>,
-    /// The value that the run has set.
-    value: Mutex<Option<String>>,
-    /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
-    /// its first poll to its end; the place is empty after a wake-up.
-    waiting: Mutex<Slab<Option<Waker>>>,
-}
-
-/// Nothing panics under the lock.
-fn lock(text: &Mutex<Option<String>>) -> MutexGuard<'_, Option<String>> {
-    text.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-const RUNS: u8 = 0;
-const CANCELLED: u8 = 1;
-const DROPPED: u8 = 2;
-
-impl Control {
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.stage.load(Ordering::Acquire) != RUNS
-    }
-
-    pub(crate) fn is_dropped(&self) -> bool {
-        self.stage.load(Ordering::Acquire) == DROPPED
-    }
-
-    /// Cancels the run: its code is notified.
-    pub(crate) fn cancel(&self) {
-        self.advance(CANCELLED);
-    }
-
-    /// Notes that the cancellation was requested in the store, before the run is cancelled for that.
-    pub(crate) fn request_cancel(&self) {
-        self.cancel_requested.store(true, Ordering::Release);
-    }
-
-    /// Drops the run's future.
-    pub(crate) fn drop_now(&self) {
-        self.advance(DROPPED);
-        self.execution.wake();
-    }
-
-    /// Records that the store has extended the lease.
-    pub(crate) fn confirm(&self) {
-        self.confirmed.fetch_add(1, Ordering::AcqRel);
-        self.wake();
-    }
-
-    /// The store has recorded this outcome, or rejected the end of the run.
-    pub(crate) fn record(&self, outcome: Option<Outcome>) {
-        let _ = self.recorded.set(outcome);
-        self.wake();
-    }
-
-    pub(crate) fn set_mutex_fence(&self, fence: i64) {
-        // A run has one place of its key.
-        let _ = self.mutex_fence.set(fence);
-    }
-
-    fn confirmed(&self) -> u64 {
-        self.confirmed.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn requested(&self) -> Option<Requested> {
-        self.requested.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The code of the run may have completed it in a transaction of its own.
-    pub(crate) fn may_be_completed(&self) -> bool {
-        self.completion_made.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn output(&self) -> Option<String> {
-        lock(&self.output).clone()
-    }
-
-    pub(crate) fn progress(&self) -> Option<String> {
-        lock(&self.progress).clone()
-    }
-
-    pub(crate) fn value(&self) -> Option<String> {
-        lock(&self.value).clone()
-    }
-
-    fn set_requested(&self, decision: Requested) {
-        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = Some(decision);
-    }
-
-    fn advance(&self, to: u8) {
-        self.stage.fetch_max(to, Ordering::AcqRel);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        let waiting: Vec<Waker> =
-            self.waiting().iter_mut().filter_map(|(_, waker)| waker.take()).collect();
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    fn poll_cancelled(&self, waiter: &mut Option<usize>, cx: &mut Context<'_>) -> Poll<()> {
-        self.poll_until(Self::is_cancelled, waiter, cx)
-    }
-
-    /// Registers the waiter, unless the run is in the state for which it waits.
-    fn poll_until(
-        &self,
-        is_reached: impl Fn(&Self) -> bool,
-        waiter: &mut Option<usize>,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
-        if is_reached(self) {
-            return Poll::Ready(());
-        }
-        let waker = Some(cx.waker().clone());
-        let before = {
-            let mut waiting = self.waiting();
-            match *waiter {
-                Some(waiter) => std::mem::replace(&mut waiting[waiter], waker),
-                None => {
-                    *waiter = Some(waiting.insert(waker));
-                    None
-                }
-            }
-        };
-        drop(before);
-        // It may have been reached before the waker was registered.
-        if is_reached(self) { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    /// Removes a waiter.
-    fn forget(&self, waiter: usize) {
-        let waker = self.waiting().remove(waiter);
-        drop(waker);
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Slab<Option<Waker>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use futures::{FutureExt, future::join_all, task::noop_waker_ref};
-
-    fn control(waiters: usize, polls: usize) -> usize {
-        let control = Control::default();
-        let mut places = vec![None; waiters];
-        let mut cx = Context::from_waker(noop_waker_ref());
-        for _ in 0..polls {
-            for place in &mut places {
-                assert_eq!(control.poll_cancelled(place, &mut cx), Poll::Pending);
-            }
-        }
-        let registered = control.waiting().len();
-        for place in places.into_iter().flatten() {
-            control.forget(place);
-        }
-        assert!(control.waiting().is_empty());
-        registered
-    }
-
-    /// A search of the list at every poll would be quadratic.
-    #[test]
-    fn each_waiter_has_one_place_and_leaves_it() {
-        assert_eq!(control(50_000, 2), 50_000);
-    }
-
-    #[test]
-    fn every_waiter_is_woken_by_each_confirmation_and_by_the_cancellation() {
-        let control = Control::default();
-        let (mut confirmed, mut woken) = (None, 0);
-        let mut places = vec![None; 100];
-        for stage in 0..3 {
-            let waits: Vec<_> = places
-                .iter_mut()
-                .map(|place| poll_fn(|cx| control.poll_cancelled(place, cx)))
-                .collect();
-            let mut all = join_all(waits);
-            let is_over = (&mut all).now_or_never().is_some();
-            assert_eq!(is_over, stage == 2);
-            drop(all);
-            match stage {
-                0 => control.confirm(),
-                1 => control.cancel(),
-                _ => {}
-            }
-            let asleep = control.waiting().iter().filter(|(_, waker)| waker.is_some()).count();
-            woken += 100 - asleep;
-            confirmed = Some(control.confirmed());
-        }
-        assert_eq!((confirmed, woken), (Some(1), 300));
-    }
 }

@@ -3,7 +3,7 @@
 use allora_core::{
     Time,
     backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Waiter},
-    record::{Accepted, PendingRetry, Record, RememberedTrigger, TriggerData},
+    record::{Accepted, OccurrenceData, PendingRetry, Record, RememberedTrigger},
 };
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ struct Rest {
     lost: Vec<Lease>,
     retries: Vec<PendingRetry>,
     triggers: Vec<Occurrence>,
-    trigger_data: Vec<TriggerData>,
+    occurrence_data: Vec<OccurrenceData>,
     remembered: Vec<RememberedTrigger>,
     waiters: Vec<Waiter>,
     dead: Vec<DeadLetter>,
@@ -64,7 +64,7 @@ impl PackedRecord {
         let Declared { kind, data, due_lease, version } = take(&mut self.declared);
         let Runs { leases, ended, last, counters } = take(&mut self.runs);
         let rest = take(&mut self.rest);
-        let Rest { lost, retries, triggers, trigger_data, .. } = rest;
+        let Rest { lost, retries, triggers, occurrence_data, .. } = rest;
         let Rest { remembered, waiters, dead, paused, deleted_at, .. } = rest;
         Record {
             kind,
@@ -81,7 +81,7 @@ impl PackedRecord {
             lost,
             retries,
             triggers,
-            trigger_data,
+            occurrence_data,
             remembered,
             waiters,
             dead,
@@ -111,7 +111,7 @@ impl PackedRecord {
             lost,
             retries,
             triggers,
-            trigger_data,
+            occurrence_data,
             remembered,
             waiters,
             dead,
@@ -133,7 +133,7 @@ impl PackedRecord {
             lost,
             retries,
             triggers,
-            trigger_data,
+            occurrence_data,
             remembered,
             waiters,
             dead,
@@ -204,7 +204,11 @@ mod tests {
             lost: vec![lease],
             retries: vec![retry],
             triggers: vec![at.into()],
-            trigger_data: vec![TriggerData { occurrence: at.into(), data: vec![11] }],
+            occurrence_data: vec![OccurrenceData {
+                occurrence: at.into(),
+                data: Some(vec![11]),
+                checkpoint: Some(vec![12]),
+            }],
             dead: vec![letter],
             paused: Some(Pause { since: at, until: None, note: "p".into() }),
             deleted_at: Some(at),

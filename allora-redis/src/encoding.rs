@@ -239,7 +239,7 @@ pub(crate) fn is_plain(record: &Record) -> bool {
         && record.lost.is_empty()
         && record.retries.is_empty()
         && record.triggers.is_empty()
-        && record.trigger_data.is_empty()
+        && record.occurrence_data.is_empty()
         && record.waiters.is_empty()
         && record.paused.is_none()
         && record.deleted_at.is_none()
@@ -279,7 +279,7 @@ fn rare(record: &Record) -> Vec<u8> {
         lost: record.lost.clone(),
         retries: record.retries.clone(),
         triggers: record.triggers.clone(),
-        trigger_data: record.trigger_data.clone(),
+        occurrence_data: record.occurrence_data.clone(),
         waiters: record.waiters.clone(),
         paused: record.paused.clone(),
         deleted_at: record.deleted_at,

@@ -230,7 +230,7 @@ impl Store {
         let updates = targets.iter().enumerate().filter_map(|(i, target)| {
             let operation = &batch.operations[target.first];
             // Two operations on one record are applied one after the other.
-            if !target.more.is_empty() || !is_fast(&operation.action) {
+            if !target.more.is_empty() || !is_fast(operation) {
                 return None;
             }
             let (name, mut cached) = cache.take(target.name)?;
@@ -442,8 +442,12 @@ fn targets<'a>(operations: &[Operation<'a>]) -> Vec<Target<'a>> {
     targets
 }
 
-fn is_fast(action: &Action<'_>) -> bool {
-    matches!(action, Action::Claim(_) | Action::Extend { .. } | Action::Complete { .. })
+fn is_fast(operation: &Operation<'_>) -> bool {
+    operation.checkpoint.is_none()
+        && matches!(
+            operation.action,
+            Action::Claim(_) | Action::Extend { .. } | Action::Complete { .. }
+        )
 }
 
 /// The validity of an operation that depends on the clock only by the times between which it holds,

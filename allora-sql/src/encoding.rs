@@ -249,7 +249,7 @@ fn has_more(record: &Record) -> bool {
         || !record.lost.is_empty()
         || !record.retries.is_empty()
         || !record.triggers.is_empty()
-        || !record.trigger_data.is_empty()
+        || !record.occurrence_data.is_empty()
         || !record.waiters.is_empty()
         || record.paused.is_some()
 }
@@ -264,7 +264,7 @@ pub(crate) fn rare_columns(record: &Record) -> [Value; 2] {
             lost: record.lost.clone(),
             retries: record.retries.clone(),
             triggers: record.triggers.clone(),
-            trigger_data: record.trigger_data.clone(),
+            occurrence_data: record.occurrence_data.clone(),
             waiters: record.waiters.clone(),
             paused: record.paused.clone(),
             ..Record::default()
@@ -287,7 +287,7 @@ pub(crate) fn has_same_rare(one: &Record, other: &Record) -> bool {
         && one.lost == other.lost
         && one.retries == other.retries
         && one.triggers == other.triggers
-        && one.trigger_data == other.trigger_data
+        && one.occurrence_data == other.occurrence_data
         && one.waiters == other.waiters
         && one.dead == other.dead
         && one.remembered == other.remembered
@@ -426,7 +426,7 @@ impl Cells {
             lost: more.lost,
             retries: more.retries,
             triggers: more.triggers,
-            trigger_data: more.trigger_data,
+            occurrence_data: more.occurrence_data,
             remembered: cold.remembered,
             waiters: more.waiters,
             dead: cold.dead,

@@ -3,6 +3,7 @@
 //! | question | guide |
 //! |---|---|
 //! | How do I write a job, and when does it run? | [`jobs`] |
+//! | How does a job that runs for hours survive deployments and crashes? | [`long_jobs`] |
 //! | Which store fits? | [`choosing_a_store`] |
 //! | What do I set before production? | [`production`] |
 //! | How do I back a store up, and what does a restore mean? | [`backup`] |
@@ -27,6 +28,8 @@ pub mod http_api {}
 pub mod json {}
 #[doc = include_str!("jobs.md")]
 pub mod jobs {}
+#[doc = include_str!("long_jobs.md")]
+pub mod long_jobs {}
 #[doc = include_str!("migrating.md")]
 pub mod migrating {}
 #[doc = include_str!("monitoring.md")]

@@ -8,6 +8,7 @@ use allora_core::{
         HistoryLimits, HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
         Operation, Outcome, Page, Replan, Reply, Sharing,
     },
+    record::MAX_VALUE,
     schedule::Excluded,
 };
 
@@ -464,7 +465,8 @@ pub(super) async fn the_output_of_a_run_is_in_its_entry(w: &Cluster) {
 
 pub(super) async fn the_value_of_a_run_is_in_its_entry(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
-    let long = format!("[{}]", "\"\u{e4}\",".repeat(818) + "1");
+    let long = format!("[{}]", "\"\u{e4}\",".repeat(13_106) + "1234");
+    assert_eq!(long.len(), MAX_VALUE);
     let values = [Some(r#"{"mails": 3, "to": "🧾'\\"}"#), None, Some(&*long)];
     for (claim, value) in (1..).zip(values) {
         let now = t(60 * claim as i64);

@@ -4,8 +4,8 @@ use crate::cluster::*;
 use allora_core::{
     Time,
     backend::{
-        Action, Completion, Cursor, JobState, NextRun, NotRun, NotRunReason, OnExpiry, Operation,
-        Outcome, Reply, Sharing,
+        Action, Claimed, Completion, Cursor, JobState, NextRun, NotRun, NotRunReason, OnExpiry,
+        Operation, Outcome, Reply, Sharing,
     },
 };
 use std::time::Duration;
@@ -451,4 +451,51 @@ pub(super) async fn fences_grow_through_every_end_of_a_lease(w: &Cluster) {
     grows(&won(w.node().lease(t(122), "job", 5).await));
     let last = w.node().act(t(122), "job", Action::Read).await;
     assert!(state(last).fence >= fence);
+}
+
+/// An operation on the run that leaves a checkpoint.
+async fn leave(node: &Node, now: i64, run: &Claimed, how: RunAction<'_>, what: &[u8]) -> Reply {
+    let operation = Operation::new("job", how.under(run.fence)).checkpoint(Some(what));
+    fine(node.apply(t(now), &[operation]).await.single())
+}
+
+pub(super) async fn a_checkpoint_is_handed_to_the_next_attempt(w: &Cluster) {
+    job(w).await;
+    let (one, other) = (w.node(), &w.join("other").await);
+    let first = won(one.lease(t(60), "job", 1).await);
+    leave(one, 61, &first, extend(), b"old").await;
+    let whole = [&b"\0\xff'{"[..], &[7; 60_000]].concat();
+    leave(one, 62, &first, extend(), &whole).await;
+    assert_eq!(one.end(t(63), "job", first.fence, RunAction::Release).await, Reply::Accepted);
+    let second = won(other.lease(t(64), "job", 2).await);
+    let retry = RunAction::Retry { not_before: t(66), error: "x" };
+    assert_eq!(other.end(t(65), "job", second.fence, retry).await, Reply::Accepted);
+    let third = won(one.lease(t(66), "job", 3).await);
+    let dead = RunAction::Complete {
+        then: Cursor::To(Some(t(120).into())),
+        completion: Completion::Dead("x"),
+    };
+    assert_eq!(leave(one, 67, &third, dead, b"last").await, Reply::Accepted);
+    let rerun = Action::Rerun { occurrence: &first.occurrence };
+    fine(one.modify(t(68), "job", rerun).await);
+    let fourth = won(other.lease(t(69), "job", 4).await);
+    let left = [&first, &second, &third, &fourth].map(|run| run.checkpoint.as_deref());
+    assert_eq!(left, [None, Some(&*whole), Some(&*whole), Some(&b"last"[..])]);
+    assert_eq!(other.end(t(70), "job", fourth.fence, ran_and_stay()).await, Reply::Accepted);
+    let next = won(one.lease(t(120), "job", 5).await);
+    assert_eq!((next.occurrence, next.checkpoint), (t(120).into(), None), "another occurrence");
+}
+
+pub(super) async fn a_checkpoint_of_a_run_that_was_taken_over_is_refused(w: &Cluster) {
+    job(w).await;
+    let (one, other) = (w.node(), &w.join("other").await);
+    let first = won(one.lease(t(60), "job", 1).await);
+    leave(one, 61, &first, extend(), b"kept").await;
+    let second = won(other.lease(t(121), "job", 2).await);
+    assert_eq!((second.attempt, second.checkpoint.as_deref()), (2, Some(&b"kept"[..])));
+    assert_eq!(leave(one, 122, &first, extend(), b"late").await, Reply::LeaseLost);
+    assert_eq!(leave(one, 122, &first, RunAction::Release, b"late").await, Reply::LeaseLost);
+    assert_eq!(other.end(t(123), "job", second.fence, RunAction::Release).await, Reply::Accepted);
+    let third = won(one.lease(t(124), "job", 3).await);
+    assert_eq!(third.checkpoint.as_deref(), Some(&b"kept"[..]));
 }

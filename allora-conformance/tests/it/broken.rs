@@ -37,8 +37,9 @@ impl Step<'_> {
 
     /// Applies this in its place.
     pub(crate) fn apply_instead(&mut self, action: Action<'_>) -> Result<Reply> {
-        let Operation { name, output, value, author, .. } = *self.operation;
+        let Operation { name, output, value, checkpoint, author, .. } = *self.operation;
         let operation = Operation::new(name, action).output(output).value(value).by(author);
+        let operation = operation.checkpoint(checkpoint);
         apply(self.record, &operation, self.context, self.history)
     }
 

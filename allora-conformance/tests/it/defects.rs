@@ -216,7 +216,33 @@ pub(crate) struct ForgetsTheDataOfTriggers;
 impl Defect for ForgetsTheDataOfTriggers {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         let reply = step.apply();
-        step.record.iter_mut().for_each(|record| record.trigger_data.clear());
+        step.record.iter_mut().for_each(|record| record.occurrence_data.clear());
+        reply
+    }
+}
+
+/// Keeps no checkpoint.
+pub(crate) struct ForgetsCheckpoints;
+impl Defect for ForgetsCheckpoints {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        let kept = step.record.iter_mut().flat_map(|record| &mut record.occurrence_data);
+        kept.for_each(|one| one.checkpoint = None);
+        reply
+    }
+}
+
+/// Keeps the checkpoint of a run that another one has taken over.
+pub(crate) struct KeepsLateCheckpoints;
+impl Defect for KeepsLateCheckpoints {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if let (Ok(Reply::LeaseLost), Some(checkpoint), Some(record)) =
+            (&reply, step.operation.checkpoint, &mut *step.record)
+        {
+            let kept = record.occurrence_data.iter_mut();
+            kept.for_each(|one| one.checkpoint = Some(checkpoint.to_vec()));
+        }
         reply
     }
 }

@@ -99,6 +99,8 @@ teeth! {
     loses_a_trigger: LosesATrigger;
     forgets_triggers: ForgetsTriggers;
     forgets_the_data_of_triggers: ForgetsTheDataOfTriggers;
+    forgets_checkpoints: ForgetsCheckpoints;
+    keeps_late_checkpoints: KeepsLateCheckpoints;
     remembers_triggers_for_ever: RemembersTriggersForEver;
     shrinks_leases: ShrinksLeases;
     trusts_the_clock: TrustsTheClock;

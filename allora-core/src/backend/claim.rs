@@ -163,11 +163,13 @@ pub struct Claimed {
     pub until: Time,
     /// The data of a trigger that has any of its own. `None`: that of the schedule.
     pub data: Option<Vec<u8>>,
+    /// The last [checkpoint](super::Operation::checkpoint) of the attempts before this one.
+    pub checkpoint: Option<Vec<u8>>,
 }
 
 impl Claimed {
     /// A claimed occurrence at the first attempt, with the data of the schedule.
     pub fn new(occurrence: Occurrence, fence: i64, incarnation: i64, until: Time) -> Self {
-        Self { occurrence, fence, attempt: 1, incarnation, until, data: None }
+        Self { occurrence, fence, attempt: 1, incarnation, until, data: None, checkpoint: None }
     }
 }

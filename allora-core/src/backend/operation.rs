@@ -138,6 +138,11 @@ pub struct Operation<'a> {
     /// The value of the run that the operation ends, for the history: JSON of at most 4 KiB. Default:
     /// none. A longer one is not kept. The record does not have it.
     pub value: Option<&'a str>,
+    /// With an extension, a retry or a release: what the run leaves for the next attempt at its occurrence,
+    /// in place of what was left before. Default: none, and what was left before stays. Range: 0 to
+    /// [64 KiB](crate::record::MAX_CHECKPOINT); a longer one is not kept. It is forgotten when the occurrence
+    /// ends, unless that is a dead letter.
+    pub checkpoint: Option<&'a [u8]>,
     /// Of a completion: the occurrences between its own and the next one that the schedule's calendar
     /// excludes, for the history. Default: none. The record does not have them, and no counter counts
     /// them.
@@ -150,7 +155,8 @@ pub struct Operation<'a> {
 impl<'a> Operation<'a> {
     /// `action` on the record of `name`.
     pub fn new(name: &'a str, action: Action<'a>) -> Self {
-        Self { name, action, output: None, value: None, excluded: None, author: None }
+        let (output, value, checkpoint) = (None, None, None);
+        Self { name, action, output, value, checkpoint, excluded: None, author: None }
     }
 
     /// Made by this author.
@@ -171,6 +177,13 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub fn value(mut self, value: Option<&'a str>) -> Self {
         self.value = value;
+        self
+    }
+
+    /// With what the run leaves for the next attempt.
+    #[must_use]
+    pub fn checkpoint(mut self, checkpoint: Option<&'a [u8]>) -> Self {
+        self.checkpoint = checkpoint;
         self
     }
 

@@ -49,7 +49,7 @@ pub fn apply(
         && !matches!(reply, Err(_) | Ok(Reply::LeaseLost | Reply::Invalid));
     let Some(record) = record else { return reply };
     match (ended, changes) {
-        (_, true) => record.forget_trigger_data(),
+        (_, true) => record.forget_occurrence_data(),
         (Some(pause), false) => record.paused = Some(pause),
         (None, false) => {}
     }

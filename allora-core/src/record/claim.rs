@@ -103,13 +103,15 @@ impl Record {
     }
 
     pub(crate) fn claimed(&self, lease: &Lease) -> Claimed {
+        let kept = self.data_of(&lease.occurrence);
         Claimed {
             occurrence: lease.occurrence.clone(),
             fence: lease.fence,
             attempt: lease.attempt,
             incarnation: self.incarnation,
             until: lease.until,
-            data: self.data_of(&lease.occurrence).map(<[u8]>::to_vec),
+            data: kept.and_then(|kept| kept.data.clone()),
+            checkpoint: kept.and_then(|kept| kept.checkpoint.clone()),
         }
     }
 

@@ -11,7 +11,7 @@ pub use change::{decode_change, encode_change};
 pub use entry::{decode_entry, encode_entry};
 
 use self::change::WireChange;
-use super::{Accepted, EndedBy, PendingRetry, Record, RememberedTrigger, TriggerData};
+use super::{Accepted, EndedBy, OccurrenceData, PendingRetry, Record, RememberedTrigger};
 use crate::{
     backend::{
         Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing, Waiter,
@@ -104,7 +104,7 @@ struct Wire<'a> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     triggers: Vec<WireOccurrence<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    trigger_data: Vec<WireTriggerData<'a>>,
+    occurrence_data: Vec<WireOccurrenceData<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     remembered: Vec<WireRemembered<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -178,9 +178,12 @@ struct WireRetry<'a> {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireTriggerData<'a> {
+struct WireOccurrenceData<'a> {
     occurrence: WireOccurrence<'a>,
-    data: WireData<'a>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<WireData<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<WireData<'a>>,
 }
 
 /// The time of the occurrence, the end of the retention, the id, and the hash of its data: there may be
@@ -248,7 +251,7 @@ impl<'a> From<&'a Record> for Wire<'a> {
             lost: record.lost.iter().map(WireLease::from).collect(),
             retries: record.retries.iter().map(WireRetry::from).collect(),
             triggers: record.triggers.iter().map(WireOccurrence::from).collect(),
-            trigger_data: record.trigger_data.iter().map(WireTriggerData::from).collect(),
+            occurrence_data: record.occurrence_data.iter().map(WireOccurrenceData::from).collect(),
             remembered: record.remembered.iter().map(WireRemembered::from).collect(),
             waiters: record.waiters.iter().map(WireWaiter::from).collect(),
             dead: record.dead.iter().map(WireLetter::from).collect(),
@@ -280,7 +283,7 @@ impl Wire<'_> {
             lost: all(self.lost, WireLease::lease)?,
             retries: all(self.retries, WireRetry::retry)?,
             triggers: all(self.triggers, WireOccurrence::occurrence)?,
-            trigger_data: all(self.trigger_data, WireTriggerData::trigger_data)?,
+            occurrence_data: all(self.occurrence_data, WireOccurrenceData::occurrence_data)?,
             remembered: all(self.remembered, WireRemembered::remembered)?,
             waiters: all(self.waiters, WireWaiter::waiter)?,
             dead: all(self.dead, WireLetter::letter)?,
@@ -426,19 +429,24 @@ impl WireRemembered<'_> {
     }
 }
 
-impl<'a> From<&'a TriggerData> for WireTriggerData<'a> {
-    fn from(one: &'a TriggerData) -> Self {
+impl<'a> From<&'a OccurrenceData> for WireOccurrenceData<'a> {
+    fn from(one: &'a OccurrenceData) -> Self {
         Self {
             occurrence: WireOccurrence::from(&one.occurrence),
-            data: WireData::from(&one.data[..]),
+            data: one.data.as_deref().map(WireData::from),
+            checkpoint: one.checkpoint.as_deref().map(WireData::from),
         }
     }
 }
 
-impl WireTriggerData<'_> {
-    fn trigger_data(self) -> Result<TriggerData, Unreadable> {
-        let Self { occurrence, data } = self;
-        Ok(TriggerData { occurrence: occurrence.occurrence()?, data: data.bytes()? })
+impl WireOccurrenceData<'_> {
+    fn occurrence_data(self) -> Result<OccurrenceData, Unreadable> {
+        let Self { occurrence, data, checkpoint } = self;
+        Ok(OccurrenceData {
+            occurrence: occurrence.occurrence()?,
+            data: data.map(WireData::bytes).transpose()?,
+            checkpoint: checkpoint.map(WireData::bytes).transpose()?,
+        })
     }
 }
 
@@ -598,7 +606,11 @@ mod tests {
             lost: vec![Lease { sharing: Sharing::Shared, ..lost }],
             retries: vec![PendingRetry { occurrence: run.clone(), attempts: 3, not_before: at(9) }],
             triggers: vec![run.clone()],
-            trigger_data: vec![TriggerData { occurrence: run.clone(), data: vec![0, 255] }],
+            occurrence_data: vec![OccurrenceData {
+                occurrence: run.clone(),
+                data: Some(vec![0, 255]),
+                checkpoint: Some(b"7".to_vec()),
+            }],
             remembered: vec![RememberedTrigger {
                 occurrence: run.clone(),
                 until: at(10),
@@ -630,7 +642,7 @@ mod tests {
             lost: Vec::new(),
             retries: Vec::new(),
             triggers: Vec::new(),
-            trigger_data: Vec::new(),
+            occurrence_data: Vec::new(),
             remembered: Vec::new(),
             waiters: Vec::new(),
             dead: Vec::new(),

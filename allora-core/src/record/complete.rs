@@ -37,6 +37,9 @@ pub(super) fn end(
         let repeated = end.is_some() && end == record.ended;
         return if repeated { Reply::Accepted } else { Reply::LeaseLost };
     };
+    if let Some(checkpoint) = operation.checkpoint {
+        record.keep_checkpoint(i, checkpoint);
+    }
     let outcome = match &operation.action {
         Action::Extend { duration, .. } => {
             let lease = &mut record.leases[i];
@@ -184,7 +187,7 @@ pub(super) fn give_up(
 }
 
 /// The longest value of a run, in bytes.
-pub const MAX_VALUE: usize = 4_096;
+pub const MAX_VALUE: usize = 65_536;
 
 /// The longest text of an error or an output that a record or a history entry keeps, in bytes.
 const MAX_ERROR: usize = 1_024;

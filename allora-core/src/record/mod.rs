@@ -15,6 +15,7 @@ mod flags;
 mod history;
 mod key;
 mod note;
+mod occurrence_data;
 mod operate;
 mod trigger;
 
@@ -25,9 +26,10 @@ pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use flags::{FlagChanges, FlagSummary};
 pub use history::HistoryBuffer;
 pub use key::{KEEP_WAITER, MAX_WAITERS};
+pub use occurrence_data::{MAX_CHECKPOINT, MAX_CHECKPOINTS, OccurrenceData};
 pub use trigger::{
     MAX_REMEMBERED, MAX_TRIGGER_DATA, MAX_TRIGGER_RETENTION, MAX_TRIGGERS, RememberedTrigger,
-    TRIGGER_RETENTION, TriggerData,
+    TRIGGER_RETENTION,
 };
 
 pub(crate) use apply::unreadable;
@@ -79,9 +81,10 @@ pub struct Record {
     pub retries: Vec<PendingRetry>,
     /// Manual triggers that wait, in the order in which they were made.
     pub triggers: Vec<Occurrence>,
-    /// The data of triggers that have [any of their own](crate::backend::Action::Trigger::data), as long
-    /// as their occurrences wait, run, or are dead letters.
-    pub trigger_data: Vec<TriggerData>,
+    /// The data of triggers that have [any of their own](crate::backend::Action::Trigger::data), and the
+    /// [checkpoints](crate::backend::Operation::checkpoint) of runs, as long as their occurrences wait, run,
+    /// or are dead letters.
+    pub occurrence_data: Vec<OccurrenceData>,
     /// The last triggers that were accepted, the oldest first. Their ids are not accepted again for a
     /// while. Only a trigger and a reset change them, so that a store may keep them apart, as the dead
     /// letters.

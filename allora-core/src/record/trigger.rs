@@ -8,7 +8,7 @@
 //! ended. The ids are kept whole, not as hashes, so no other id is taken for one. They are a cold
 //! part of the record, which claims, completions and due queries neither read nor write.
 
-use super::Record;
+use super::{OccurrenceData, Record};
 use crate::{
     backend::{Occurrence, TriggerStatus},
     error::{Error, ErrorKind, Result},
@@ -45,15 +45,6 @@ pub struct RememberedTrigger {
     pub data: Option<u64>,
 }
 
-/// The data of a trigger.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TriggerData {
-    /// The trigger's occurrence.
-    pub occurrence: Occurrence,
-    /// The data of its runs.
-    pub data: Vec<u8>,
-}
-
 /// A trigger of a client.
 pub(super) struct NewTrigger<'a> {
     pub(super) id: &'a str,
@@ -85,7 +76,8 @@ impl Record {
             _ => Ok(()),
         };
         if let Some(pending) = self.pending().find(|pending| is_it(pending)) {
-            is_same(self.data_of(pending).map(hash))?;
+            let kept = self.data_of(pending).and_then(|one| one.data.as_deref());
+            is_same(kept.map(hash))?;
             return Ok((pending.clone(), TriggerStatus::Pending));
         }
         let mut remembered = self.remembered.iter().filter(|remembered| now < remembered.until);
@@ -111,8 +103,9 @@ impl Record {
 
     fn add_trigger_data(&mut self, name: &str, occurrence: &Occurrence, data: &[u8]) -> Result {
         // That of a dead letter of the same time and id, which is forgotten by now.
-        self.trigger_data.retain(|one| one.occurrence != *occurrence);
-        let before: usize = self.trigger_data.iter().map(|one| one.data.len()).sum();
+        self.occurrence_data.retain(|one| one.occurrence != *occurrence);
+        let of_others = self.occurrence_data.iter().filter_map(|one| one.data.as_ref());
+        let before: usize = of_others.map(Vec::len).sum();
         if before + data.len() > MAX_TRIGGER_DATA {
             return Err(Error::invalid(format!(
                 "the data of this trigger of {name:?} has {} bytes, and that of its other triggers {before}; \
@@ -121,25 +114,12 @@ impl Record {
                 data.len()
             )));
         }
-        self.trigger_data.push(TriggerData { occurrence: occurrence.clone(), data: data.to_vec() });
+        self.occurrence_data.push(OccurrenceData {
+            occurrence: occurrence.clone(),
+            data: Some(data.to_vec()),
+            checkpoint: None,
+        });
         Ok(())
-    }
-
-    /// The data of this occurrence, if it has any of its own.
-    pub(super) fn data_of(&self, occurrence: &Occurrence) -> Option<&[u8]> {
-        let mut all = self.trigger_data.iter();
-        all.find(|one| one.occurrence == *occurrence).map(|one| &*one.data)
-    }
-
-    /// Forgets the data of triggers that have ended.
-    pub(super) fn forget_trigger_data(&mut self) {
-        if self.trigger_data.is_empty() {
-            return;
-        }
-        let mut all = std::mem::take(&mut self.trigger_data);
-        let letters = || self.dead.iter().map(|letter| &letter.occurrence);
-        all.retain(|one| self.pending().chain(letters()).any(|other| *other == one.occurrence));
-        self.trigger_data = all;
     }
 
     fn remember(&mut self, occurrence: &Occurrence, new: &NewTrigger<'_>, now: Time) {
@@ -168,7 +148,7 @@ impl Record {
     }
 
     /// The occurrences that wait as a trigger, wait to be retried, run, or may still run.
-    fn pending(&self) -> impl Iterator<Item = &Occurrence> {
+    pub(super) fn pending(&self) -> impl Iterator<Item = &Occurrence> {
         self.triggers.iter().chain(self.started())
     }
 
@@ -391,10 +371,10 @@ mod tests {
         let error = job.apply(11, with("c", b"x")).unwrap_err();
         assert!(error.to_string().contains("at most 262144"), "{error}");
         job.run(12);
-        assert_eq!(job.record().trigger_data.len(), 1);
+        assert_eq!(job.record().occurrence_data.len(), 1);
         job.apply(13, with("c", b"")).unwrap();
         job.apply(14, Action::Cancel(crate::backend::CancelScope::All)).unwrap();
-        assert_eq!(job.record().trigger_data, []);
+        assert_eq!(job.record().occurrence_data, []);
     }
 
     #[test]

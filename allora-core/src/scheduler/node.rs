@@ -479,14 +479,15 @@ impl Node {
 
     /// Stops the scheduler, or stops it faster.
     pub(crate) fn stop(&self, how: Stop) {
-        let waiting: Vec<Run> = {
+        let (waiting, begun): (Vec<_>, Vec<_>) = {
             let mut shared = self.shared();
             shared.stop = shared.stop.max(how);
-            let waiting = shared.active.iter().filter(|(_, active)| active.turn == Turn::Waits);
-            waiting.map(|(_, active)| active.run.clone()).collect()
+            let runs = shared.active.iter().map(|(_, active)| (active.turn, active.run.clone()));
+            runs.partition(|(turn, _)| *turn == Turn::Waits)
         };
         // A run whose code has not begun is released at once.
-        waiting.iter().for_each(|run| run.control().cancel());
+        waiting.iter().for_each(|(_, run)| run.control().cancel());
+        begun.iter().for_each(|(_, run)| run.control().stop());
         self.claimers[Placement::OneNode].notify();
         self.claimers[Placement::EveryNode].notify();
         self.supervisor.notify();

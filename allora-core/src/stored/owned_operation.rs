@@ -48,11 +48,21 @@ struct OwnedEdit {
 impl OwnedOperation {
     /// A copy; `None` for an operation that is sent alone: one of a node, or an import.
     pub(super) fn of(operation: &Operation<'_>) -> Option<Self> {
-        let Operation { name, action, author, output: None, value: None, excluded: None } =
-            operation
+        let Operation {
+            name,
+            action,
+            author,
+            output: None,
+            value: None,
+            checkpoint,
+            excluded: None,
+        } = operation
         else {
             return None;
         };
+        if checkpoint.is_some() {
+            return None;
+        }
         let action = match action {
             Action::Read => OwnedAction::Read,
             Action::Create(new) => {

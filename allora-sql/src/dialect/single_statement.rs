@@ -408,6 +408,9 @@ impl SimpleCompletion {
             },
             _ => return None,
         };
+        if operation.checkpoint.is_some() {
+            return None;
+        }
         Some(Self {
             id,
             fence,

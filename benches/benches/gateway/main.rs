@@ -38,7 +38,8 @@ use worker::Worker;
 const PREFIX: &str = "allora_bench_gateway";
 const RUNS: usize = 20_000;
 const ROUNDS: usize = 3;
-const WORKERS: usize = 64;
+/// Numbers of workers. Each reports one end at a time, so few are limited by the time of a request.
+const WORKERS: [usize; 2] = [64, 256];
 /// The requests that wait while nothing is due.
 const IDLE: usize = 200;
 const IDLE_TIME: Duration = Duration::from_secs(20);
@@ -61,14 +62,19 @@ fn main() {
 }
 
 async fn measure(store: &str, url: &str, count: usize) {
-    let (mut raw, mut served) = (Vec::new(), Vec::new());
+    let mut rounds = [(); 3].map(|()| Vec::new());
     for _ in 0..ROUNDS {
-        raw.push(round(store, url, count, false).await);
-        served.push(round(store, url, count, true).await);
+        rounds[0].push(round(store, url, count, None).await);
+        for (i, workers) in WORKERS.into_iter().enumerate() {
+            rounds[i + 1].push(round(store, url, count, Some(workers)).await);
+        }
     }
-    let (raw, served) = (at(raw, 0.5), at(served, 0.5));
+    let [raw, served @ ..] = rounds.map(|rounds| at(rounds, 0.5));
     println!("| {store} | in its process | {} | |", rate(raw));
-    println!("| {store} | {WORKERS} workers | {} | {:.0} % |", rate(served), served / raw * 100.0);
+    for (workers, served) in WORKERS.into_iter().zip(served) {
+        let part = served / raw * 100.0;
+        println!("| {store} | {workers} workers | {} | {part:.0} % |", rate(served));
+    }
     let (without, with) = (idle(store, url, 0).await, idle(store, url, IDLE).await);
     println!(
         "\n{store}: requests to the store in {IDLE_TIME:?} of a node that has nothing to do: {without}, with {IDLE} \
@@ -85,17 +91,17 @@ async fn clear(store: &str, url: &str) {
     }
 }
 
-/// The runs that end in a second.
-async fn round(store: &str, url: &str, count: usize, is_served: bool) -> f64 {
+/// The runs that end in a second, of so many workers, or of a handler.
+async fn round(store: &str, url: &str, count: usize, workers: Option<usize>) -> f64 {
     clear(store, url).await;
     match store {
         "redis" => {
             let open = async || Redis::builder().prefix(PREFIX).connect(url).await.unwrap();
-            rate_of(open().await, open().await, count, is_served).await
+            rate_of(open().await, open().await, count, workers).await
         }
         _ => {
             let open = async || Sql::builder().prefix(PREFIX).connect(url).await.unwrap();
-            rate_of(open().await, open().await, count, is_served).await
+            rate_of(open().await, open().await, count, workers).await
         }
     }
 }
@@ -104,7 +110,7 @@ async fn rate_of(
     store: impl Backend,
     of_client: impl Backend,
     count: usize,
-    is_served: bool,
+    workers: Option<usize>,
 ) -> f64 {
     let schedules = Schedules::new(of_client).unwrap();
     let at = schedules.store_now().await.unwrap();
@@ -114,11 +120,11 @@ async fn rate_of(
     });
     add_all(&schedules, &jobs.collect::<Vec<_>>()).await;
     let ended = Arc::new(AtomicUsize::new(0));
-    let builder = Scheduler::builder(store).concurrency(4 * WORKERS * worker::MOST);
+    let builder = Scheduler::builder(store).concurrency(4 * WORKERS[1] * worker::MOST);
     let begun = Instant::now();
-    if is_served {
+    if let Some(workers) = workers {
         let process = serve(builder, schedules).await;
-        let workers = (0..WORKERS).map(|i| {
+        let workers = (0..workers).map(|i| {
             let (ended, address) = (ended.clone(), process.address);
             tokio::spawn(async move {
                 let mut worker = Worker::connect(address, i).await;

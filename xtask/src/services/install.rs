@@ -2,7 +2,11 @@
 
 use super::{Service, says_yes};
 use crate::{Failure, Outcome, command};
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
+
+/// The package of PyPI that makes a client in Python of a description of an API. A version that is tried: another one
+/// may call its functions and classes by other names.
+const GENERATOR: &str = "openapi-python-client==0.29.1";
 
 /// Installs the service's packages, where we know how and may.
 pub(super) fn packages(service: &Service) -> Outcome {
@@ -39,6 +43,29 @@ pub(super) fn languages() -> Outcome {
         }
     }
     Ok(())
+}
+
+/// The Python that has the generator of clients, in a folder beside what cargo builds.
+pub(super) fn generator() -> Outcome<PathBuf> {
+    let folder = command::target().join("python");
+    let python = folder.join("bin/python");
+    let name = python.display().to_string();
+    let [package, version] = GENERATOR.split("==").collect::<Vec<_>>()[..] else { unreachable!() };
+    let is_there =
+        format!("import importlib.metadata as m; assert m.version('{package}') == '{version}'");
+    if !says_yes(with(&[&name, "-c", &is_there])) {
+        let made =
+            ["python3", "-m", "venv", "--clear", &folder.display().to_string()].map(String::from);
+        let make = || with(&made.each_ref().map(String::as_str));
+        if !says_yes(make()) {
+            let help = "`python3 -m venv` fails on this machine: install it (Debian: python3-venv)";
+            install(&["python3-venv"], help.to_owned())?;
+            command::run("make a folder for Python packages", make())?;
+        }
+        let words = [&name, "-m", "pip", "install", "--quiet", GENERATOR];
+        command::run(&format!("install {GENERATOR}"), with(&words))?;
+    }
+    Ok(python)
 }
 
 fn install(packages: &[&str], help: String) -> Outcome {

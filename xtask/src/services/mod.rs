@@ -144,11 +144,14 @@ impl Running {
 }
 
 /// Starts what these stores need and what is not there already; no list is all stores. The console's tests
-/// need a browser, and those of its clients their languages.
+/// need a browser, and those of its clients their languages and a generator of clients.
 pub(crate) fn start(only: Option<&str>) -> Outcome<Running> {
     install::browser()?;
     install::languages()?;
-    start_all(wanted(only), Other::Used)
+    let generator = install::generator()?.display().to_string();
+    let mut running = start_all(wanted(only), Other::Used)?;
+    running.environment.push(("ALLORA_TEST_PYTHON_GENERATOR", generator));
+    Ok(running)
 }
 
 /// Starts one server for each of these stores that needs one, and no topology of several.

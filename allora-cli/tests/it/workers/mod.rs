@@ -3,6 +3,8 @@
 mod clients;
 #[cfg(feature = "redis")]
 mod faults;
+mod generated;
+mod guide;
 
 use crate::{
     allora::command,

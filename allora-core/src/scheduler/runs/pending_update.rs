@@ -12,7 +12,7 @@ use crate::{
     event::Event,
     job::Placement,
     planner::{HeldKey, Input, RunUpdate},
-    run::Run,
+    run::{Checkpoint, Run},
     scheduler::{
         inbox::updated,
         node::{Node, SharedState},
@@ -38,6 +38,8 @@ pub(in crate::scheduler) struct PendingUpdate {
     output: Option<String>,
     /// Its value.
     value: Option<String>,
+    /// Its checkpoint, if the store does not have it.
+    checkpoint: Option<Checkpoint>,
     duration: Duration,
     /// The run's lease is lost: only its key is released.
     is_lost: bool,
@@ -78,12 +80,27 @@ impl PendingUpdate {
     /// The update of a run: its end, or its extension. `None` if there is nothing to send.
     pub(in crate::scheduler) fn of(id: RunId, active: &ActiveRun) -> Self {
         let (run, result) = (active.run.clone(), active.result.clone());
-        let output = result.as_ref().and_then(|_| run.control().output());
+        let control = run.control();
+        let output = || control.output().or_else(|| control.progress());
+        let output = result.as_ref().and_then(|_| output());
         let value = result.as_ref().and_then(|_| run.control().value());
+        let checkpoint = run.control().unsaved_checkpoint();
         let (is_lost, key) = (active.lost, active.key.clone());
         let (placement, duration) = (active.placement(), active.timers.duration);
         let is_doubtful = active.doubt.as_ref().is_some_and(|doubt| !doubt.is_over);
-        Self { id, run, placement, result, is_doubtful, output, value, duration, is_lost, key }
+        Self {
+            id,
+            run,
+            placement,
+            result,
+            is_doubtful,
+            output,
+            value,
+            checkpoint,
+            duration,
+            is_lost,
+            key,
+        }
     }
 
     /// The job.
@@ -100,7 +117,8 @@ impl PendingUpdate {
             _ => 0,
         };
         let texts = self.output.iter().chain(&self.value).map(String::len);
-        2 * OPERATION_BYTES + error + texts.sum::<usize>()
+        let checkpoint = self.checkpoint.as_ref().map_or(0, |one| one.value.len());
+        2 * OPERATION_BYTES + error + texts.sum::<usize>() + checkpoint
     }
 
     /// The operations on the run and on its key, those on records of this placement.
@@ -128,6 +146,7 @@ impl PendingUpdate {
         Operation::new(self.run.name(), action)
             .output(self.output.as_deref())
             .value(self.value.as_deref())
+            .checkpoint(self.checkpoint.as_ref().map(|one| &*one.value))
             .excluded(self.result.as_ref().and_then(|_| self.run.excluded()))
     }
 
@@ -206,6 +225,9 @@ impl PendingUpdate {
         let (slot, placement) = (active.slot, active.placement());
         let window = active.settings.late_by_at_most();
         let is_recovered = active.unconfirmed && is_kept;
+        if let Some(checkpoint) = self.checkpoint.as_ref().filter(|_| is_kept) {
+            active.run.control().saved(checkpoint.number);
+        }
         let (mut ended, mut is_extended, mut works_on) = (None, false, false);
         match (&self.result, &reply) {
             // Its lease is gone: its code has completed it, or another node has the occurrence.
@@ -239,6 +261,9 @@ impl PendingUpdate {
                 (active.extending, active.unconfirmed) = (false, false);
                 if !key_is_lost {
                     active.timers = LeaseTimers::new(sent, self.duration, self.duration);
+                }
+                if active.run.control().unsaved_checkpoint().is_some() {
+                    active.timers.extend_at = now;
                 }
                 is_extended = true;
             }

@@ -61,6 +61,13 @@ const FEW: usize = 200;
 const MANY: usize = 2_000;
 
 impl Facts {
+    /// The progress of the run with this fence, as its node last wrote it.
+    pub(super) fn progress(&self, fence: i64) -> Option<&str> {
+        let mut runs = self.fleet.nodes.iter().flat_map(|node| &node.progress);
+        let run = runs.find(|run| run.fence == fence && run.name == self.state.name);
+        run.map(|run| &*run.text)
+    }
+
     pub(super) async fn read(schedules: &Schedules, name: &str, at: Option<Time>) -> Result<Self> {
         let (state, is_gone) = match schedules.get(name).await {
             Ok(state) => (state, None),

@@ -30,7 +30,7 @@ fn reasons(facts: &Facts) -> Vec<Why> {
     }
     let runs = state.leases.iter().filter(|lease| lease.claim_id != 0);
     let (live, silent): (Vec<&Lease>, Vec<&Lease>) = runs.partition(|run| facts.lives(&run.node));
-    let mut reasons: Vec<Why> = live.iter().map(|run| running(state, run)).collect();
+    let mut reasons: Vec<Why> = live.iter().map(|run| running(facts, run)).collect();
     let blockers = blockers(facts);
     let mut is_blocked = !blockers.is_empty();
     reasons.extend(blockers);
@@ -69,7 +69,8 @@ fn gone(facts: &Facts) -> Why {
         .remedy("add it again, or deploy what declares it")
 }
 
-fn running(state: &JobState, run: &Lease) -> Why {
+fn running(facts: &Facts, run: &Lease) -> Why {
+    let state = &facts.state;
     let (at, since) = (shown(run.occurrence.scheduled_at), shown(run.started_at));
     let mut text = format!(
         "it runs now: the occurrence of {at} on {}, attempt {}, since {since}",
@@ -78,11 +79,16 @@ fn running(state: &JobState, run: &Lease) -> Why {
     if is_leased(state, run) || state.due_at.is_none() {
         text += "; its schedule continues when the run ends";
     }
+    let progress = facts.progress(run.fence);
+    if let Some(progress) = progress {
+        text += &format!("; its progress: {}", one_line(progress));
+    }
     let why = Why::new(WhyCode::Running, text)
         .with("scheduled_at", run.occurrence.scheduled_at)
         .with("node", run.node.as_str())
         .with("attempt", run.attempt)
-        .with("since", run.started_at);
+        .with("since", run.started_at)
+        .with_some("progress", progress);
     why.remedy(format!("`allora cancel {}` ends the run", state.name))
 }
 

@@ -11,7 +11,7 @@ use crate::{
         OnExpiry, Outcome, Pause, Sharing,
     },
     job::is_code,
-    registry::{Fleet, NodeInfo, decode, name_hash},
+    registry::{Fleet, NodeInfo, RunProgress, decode, name_hash},
     stored::Definition,
     time::{Time, from_millis},
 };
@@ -132,6 +132,17 @@ fn a_healthy_job_waits_for_its_next_time() {
         (facts.state.next, facts.state.due_at, facts.state.head) = (None, None, None);
     };
     assert_eq!(now(ended, "no further occurrence"), ["ended"]);
+}
+
+#[test]
+fn the_progress_of_a_run_is_in_the_answer() {
+    let running = |facts: &mut Facts| {
+        facts.state.leases = vec![lease(3_600, OnExpiry::Retry)];
+        let name = "job".to_owned();
+        let of = |fence, text: &str| RunProgress { name: name.clone(), fence, text: text.into() };
+        facts.fleet.nodes[0].progress = vec![of(6, "all"), of(7, "40 %")];
+    };
+    assert_eq!(now(running, "; its progress: 40 %"), ["running"]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod isolation;
 mod keys;
 mod liveness;
 mod local;
+mod long_jobs;
 mod lost;
 #[cfg(feature = "metrics")]
 mod metrics;
