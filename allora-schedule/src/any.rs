@@ -2,7 +2,7 @@
 
 use crate::{
     At, Calendar, Cron, Every, Excluded, Field, Filtered, Note, ParseError, Quartz, Recurrence,
-    Schedule, ScheduleError, Time, Warning, calendar,
+    Schedule, ScheduleError, Time, Warning, Weekdays, calendar,
     phrase::{self, Phrase},
     recur,
 };
@@ -27,9 +27,12 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 /// | `every other friday from 2026-03-06` (`every friday`, `every other weekday`) | `FREQ=WEEKLY;INTERVAL=2;BYDAY=FR` |
 /// | `every 3 months on the 1st from 2026-01-01` (`1st and 15th`, `last day`, `first monday`) | `FREQ=MONTHLY;INTERVAL=3;BYMONTHDAY=1` |
 /// | `every 2 weeks from 2026-03-02T09:00 Europe/Rome` (`day`, `days`, `months`, `years`) | `FREQ=WEEKLY;INTERVAL=2` |
+/// | `third business day of every month at 9:00` (`first` to `23rd`, `last`) | `0 9 1 * *; except SAT SUN; move next 3 in-month` |
 ///
 /// A phrase that counts days, weeks, months or years does so by the calendar, and needs the date of its
-/// first run after `from`; `every 336 hours` is elapsed time. The word `weekday` means Monday to Friday. Without a time of day, the time is 0:00. Other
+/// first run after `from`; `every 336 hours` is elapsed time. The word
+/// `weekday` means Monday to Friday, and so does `business day` unless a calendar follows:
+/// `first business day of every month; except calendar:holidays-it` (see [`Move`](crate::Move)). Without a time of day, the time is 0:00. Other
 /// phrases, and those with a second reading (`every hour`, `12am`), are rejected with the nearest
 /// accepted one.
 ///
@@ -239,11 +242,11 @@ fn separator(text: &str, begin: usize) -> Option<usize> {
 fn read(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
     let mut parts = AnySchedule::parts(text);
     let schedule = read_one(parts.next().map_or("", |(_, schedule)| schedule), job)?;
-    let mut rules = Vec::new();
+    let mut rules = calendar::Rules::default();
     for (at, part) in parts {
-        rules.extend(calendar::parse(part, job).map_err(|error| error.shifted(at))?);
+        rules.add(part, job).map_err(|error| error.shifted(at))?;
     }
-    Ok(calendar::filtered(schedule, rules))
+    Ok(rules.filter(schedule))
 }
 
 /// Reads a schedule without a calendar.
@@ -267,6 +270,10 @@ pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, Par
             Phrase::Every(every) => AnySchedule::Every(every),
             Phrase::Cron(cron) => AnySchedule::Cron(cron),
             Phrase::Recurrence(rule) => AnySchedule::Recurrence(rule),
+            Phrase::BusinessDay(cron, moving) => {
+                let days = cron.except(Weekdays::weekend()).moved(moving);
+                AnySchedule::Filtered(Box::new(days.map(AnySchedule::Cron)))
+            }
         });
     }
     let cron = match job {
@@ -291,6 +298,9 @@ impl Schedule for AnySchedule {
     }
     fn is_excluded(&self, at: Time) -> bool {
         self.inner().is_excluded(at)
+    }
+    fn moved(&self, at: Time) -> Option<Time> {
+        self.inner().moved(at)
     }
     fn definition(&self) -> Option<String> {
         self.inner().definition()

@@ -23,6 +23,7 @@
 //! | every second week, on the last day of the month, by a rule of iCalendar | [`Recurrence`] |
 //! | by a text or an English phrase | [`parse`] |
 //! | except on dates, outside hours, in a blackout period | [`Schedule::except`], [`Schedule::only_within`], [`Schedule::blackout`] |
+//! | on the next or previous day that nothing excludes, on a business day of the month | [`Filtered::moved`] |
 //! | except by rules that are kept elsewhere, under a name | [`Calendar`] |
 //! | by the lines of a crontab | [`crontab::parse`], [`crontab::parse_system`] |
 //! | by a rule of your own | any `Fn(Time) -> Option<Time>`, or implement [`Schedule`] |
@@ -59,7 +60,7 @@ mod zone;
 
 pub use any::{AnySchedule, parse};
 pub use at::{At, at, parse_instant};
-pub use calendar::{Calendar, Dates, Excluded, Exclusion, Filtered};
+pub use calendar::{Calendar, Dates, Excluded, Exclusion, Filtered, Move, Weekdays};
 pub use cron::{Cron, Dst, Quartz, Warning, cron};
 pub use error::{Field, ParseError, ScheduleError};
 pub use every::{Every, every};

@@ -115,6 +115,12 @@ pub trait Job: Send + Sync + 'static {
         false
     }
 
+    /// As [`Schedule::moved`](crate::Schedule::moved).
+    fn moved(&self, at: Time) -> Option<Time> {
+        let _ = at;
+        None
+    }
+
     /// As [`Schedule::definition`](crate::Schedule::definition). The store keeps the text of a type
     /// of yours as `@code` and the text: other nodes compare it and never parse it.
     fn definition(&self) -> Option<String> {

@@ -175,8 +175,14 @@ impl Settings {
     /// The nominal time `at` with its due time: `at`, the delay, and the jitter derived from the
     /// job's name. `None` past the year 9999.
     pub fn next(&self, name: &str, at: Time) -> Option<NextRun> {
+        self.next_moved(name, at, at)
+    }
+
+    /// As [`next`](Self::next), for an occurrence that its schedule [moves](crate::Schedule::moved) to
+    /// the instant `to`.
+    pub(crate) fn next_moved(&self, name: &str, at: Time, to: Time) -> Option<NextRun> {
         let shift = self.delay.checked_add(jitter(name, at, self.jitter))?;
-        Some(NextRun { scheduled_at: at, due_at: checked_add(at, shift)? })
+        Some(NextRun { scheduled_at: at, due_at: checked_add(to, shift)? })
     }
 
     /// The time to pass to `next_at` for the first occurrence after `after` that the start allows: the

@@ -44,8 +44,9 @@ pub(crate) type Found = Result<Arc<Calendar>, String>;
 /// | `except calendar:holidays-de` | a calendar in the store: [`Schedules::upsert_calendar`](super::Schedules::upsert_calendar) |
 /// | `only-within 9:00-17:30` | the hours within which it runs |
 /// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | a period in which it does not run |
+/// | `move next` | what the rules leave out runs on the next day that they allow: [`Move`](crate::schedule::Move) |
 ///
-/// The last four are the rules of a calendar; see [`Filtered`](crate::schedule::Filtered). They
+/// The last five are the rules of a calendar; see [`Filtered`](crate::schedule::Filtered). They
 /// belong to the schedule, and a schedule may have several of each.
 ///
 /// A definition in a later format begins with `@v` and a number. This build rejects it, and names
@@ -161,6 +162,10 @@ impl Definition {
         let start = self.settings.start;
         let from = start.unwrap_or(now);
         let before = from.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(from);
+        if self.schedule.moved(now).is_some() {
+            let first = CheckedSchedule::of(name, &spec).upcoming(before.max(now), None, 0);
+            return first.or_else(|fault| unplanned(name, &fault));
+        }
         let first = following(name, &spec, before, 0)?;
         match first.filter(|first| start.is_some() || first.scheduled_at == now) {
             None => {
@@ -179,6 +184,13 @@ impl Definition {
         started: u64,
     ) -> Result<Option<NextRun>> {
         following(name, &self.bare(), after, started)
+    }
+
+    /// The occurrence at this time, if there is one.
+    pub(crate) fn occurrence(&self, name: &str, at: Time) -> Option<NextRun> {
+        let bare = self.bare();
+        let schedule = CheckedSchedule::of(name, &bare);
+        schedule.has(at).then(|| schedule.next(at))?
     }
 
     /// The schedule and its settings without code, for planning only.

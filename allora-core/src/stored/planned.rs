@@ -130,7 +130,7 @@ pub(super) fn replanned(
 fn first_run(stored: &StoredSchedule, next: Option<NextRun>) -> Result<Option<NextRun>> {
     let (Some(run_at), Some(next)) = (stored.first_run, next) else { return Ok(next) };
     let due_at = whole_millis(run_at);
-    if due_at < next.scheduled_at {
+    if due_at < next.scheduled_at.min(next.due_at) {
         return Err(Error::invalid(format!(
             "{:?} cannot run first at {}: its scheduled time is {}, and nothing runs before that",
             stored.name,

@@ -9,6 +9,7 @@ mod control;
 mod files;
 mod kinds;
 mod limits;
+mod moved;
 mod pauses;
 mod routing;
 mod trigger_data;

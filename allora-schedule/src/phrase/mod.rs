@@ -13,12 +13,13 @@
 //! | `first weekday of every month`, `last weekday of every month` | `0 0 1W * *`, `0 0 LW * *` |
 //! | `every 2 weeks from 2026-03-02T09:00 Europe/Rome` (`days`, `months`, `years`) | a rule that begins then |
 //! | `every other friday at 9am from 2026-03-06`, `every 3 months on the 1st from 2026-01-01` | as above |
+//! | `third business day of every month` (`first` to `23rd`, `last`) | `0 0 1 * *; except SAT SUN; move next 3 in-month` |
 //!
 //! ```text
 //! phrase = "every" number ("second" | "minute" | "hour")["s"]
 //!        | days ["at" times] [zone]
 //! days   = "every" ("day" | "weekday" | names)
-//!        | ordinal ("day" | "weekday" | name) "of" "every" "month"
+//!        | ordinal ("day" | "weekday" | "business" "day" | name) "of" "every" "month"
 //! names  = name ["to" name] {("," | "and") name ["to" name]}
 //! times  = time {("," | "and") time}             all at the same minute of the hour
 //! time   = 9:00 | 21:30 | 9am | 9:30pm | "noon" | "midnight"
@@ -33,7 +34,7 @@
 mod anchored;
 mod repair;
 
-use crate::{Cron, Every, Field, ParseError, Recurrence, every};
+use crate::{Cron, Every, Field, Move, ParseError, Recurrence, every};
 use std::time::Duration;
 
 /// `true` if a text is meant as a phrase: it begins with a word, or with an ordinal.
@@ -50,6 +51,8 @@ pub(crate) enum Phrase {
     Every(Every),
     Cron(Cron),
     Recurrence(Box<Recurrence>),
+    /// The first or the last day of each month, and the move to a business day.
+    BusinessDay(Cron, Move),
 }
 
 /// Reads a phrase. The error has the accepted one that means the same, or else one of each form.
@@ -85,13 +88,22 @@ fn read(text: &str) -> Result<Phrase, ParseError> {
     if words.is_next("every") && words.peek(1).starts_with(|first: char| first.is_ascii_digit()) {
         return period(words).map(|period| Phrase::Every(every(period)));
     }
-    let days = days(&mut words)?;
+    let moving = business_day(&mut words)?;
+    let days = match moving {
+        None => days(&mut words)?,
+        Some(moving) if moving == Move::previous().in_month() => "L * *".into(),
+        Some(_) => "1 * *".into(),
+    };
     let (minute, hours) = if words.take("at") { times(&mut words)? } else { (0, vec![0]) };
     let cron = Cron::parse(&format!("{minute} {} {days}", joined(&hours)))?;
+    let phrase = |cron| match moving {
+        Some(moving) => Phrase::BusinessDay(cron, moving),
+        None => Phrase::Cron(cron),
+    };
     let zone_at = words.at();
-    let Some(zone) = zone(&mut words)? else { return Ok(Phrase::Cron(cron)) };
+    let Some(zone) = zone(&mut words)? else { return Ok(phrase(cron)) };
     words.ends()?;
-    cron.in_zone(zone).map(Phrase::Cron).map_err(|error| error.shifted(zone_at))
+    cron.in_zone(zone).map(phrase).map_err(|error| error.shifted(zone_at))
 }
 
 /// The zone that is the next word, if there is one.
@@ -271,6 +283,27 @@ fn days(words: &mut Words<'_>) -> Result<String, ParseError> {
         }
     }
     Ok(days)
+}
+
+/// `third business day of every month`, if the phrase begins so.
+fn business_day(words: &mut Words<'_>) -> Result<Option<Move>, ParseError> {
+    if !words.peek(1).eq_ignore_ascii_case("business") {
+        return Ok(None);
+    }
+    let moving = match ordinal(words)? {
+        Ordinal::Last => Move::previous(),
+        Ordinal::Nth(nth @ 1..=23) => Move::next().nth(nth),
+        Ordinal::Nth(_) => {
+            words.next -= 1;
+            return Err(words.error("is more than the business days of any month"));
+        }
+    };
+    for word in ["business", "day", "of", "every", "month"] {
+        if !words.take(word) {
+            return Err(words.error("stands where `business day of every month` is expected"));
+        }
+    }
+    Ok(Some(moving.in_month()))
 }
 
 enum Ordinal {

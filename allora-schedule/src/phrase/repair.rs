@@ -56,10 +56,11 @@ const SYNONYMS: [(&str, &str); 48] = [
 ];
 
 /// The words of the grammar.
-const VOCABULARY: [&str; 35] = [
+const VOCABULARY: [&str; 36] = [
     "every",
     "day",
     "weekday",
+    "business",
     "at",
     "and",
     "to",

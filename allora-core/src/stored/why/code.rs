@@ -128,6 +128,8 @@ codes! {
     DroppedByClockChange "dropped-by-clock-change";
     /// The local time did not exist when the clocks changed, and ran at another instant.
     MovedByClockChange "moved-by-clock-change";
+    /// A calendar excludes its day, and it ran, or is to run, on another one.
+    MovedByCalendar "moved-by-calendar";
     /// Its schedule does not have this time.
     NotScheduled "not-scheduled";
     /// It has not come yet.
