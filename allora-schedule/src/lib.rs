@@ -20,6 +20,7 @@
 //! | in the Quartz dialect | [`Cron::quartz`] |
 //! | once each period, without drift | [`every`] |
 //! | once | [`at`] |
+//! | every second week, on the last day of the month, by a rule of iCalendar | [`Recurrence`] |
 //! | by a text or an English phrase | [`parse`] |
 //! | except on dates, outside hours, in a blackout period | [`Schedule::except`], [`Schedule::only_within`], [`Schedule::blackout`] |
 //! | on the next or previous day that nothing excludes, on a business day of the month | [`Filtered::moved`] |
@@ -53,6 +54,7 @@ mod note;
 mod period;
 mod phrase;
 mod range;
+mod recur;
 mod schedule;
 pub mod time;
 mod zone;
@@ -70,6 +72,7 @@ pub use never::{Never, never};
 pub use note::{Note, NoteReason};
 pub use period::{parse_period, period_text};
 pub use range::{Between, between, next_n};
+pub use recur::Recurrence;
 pub use schedule::Schedule;
 #[doc(hidden)]
 pub use schedule::is_built_in;

@@ -75,12 +75,26 @@ impl<'a> CheckedSchedule<'a> {
         Ok(self.instant_after(after)?.and_then(|at| self.next(at)))
     }
 
-    /// The first occurrence of a job that is added at `now`. A single time of up to [a minute](AS_NOW)
-    /// before counts as now.
+    /// The first occurrence of a job that is added at `now`: its start, if it is an occurrence and not
+    /// more than [a minute](AS_NOW) past. An interval whose start is longer past goes on as if it had run
+    /// since.
     pub(crate) fn first(&self, now: Time) -> Planned<Option<NextRun>> {
-        let first = self.upcoming(now, None, 0)?;
-        let only = self.only_time().filter(|at| first.is_none() && !is_past(*at, now));
-        Ok(first.or_else(|| self.next(only?)))
+        let start = self.settings.start.filter(|start| *start <= now);
+        let is_due = |at: &Time| *at <= now && !is_past(*at, now) && self.has(*at);
+        if let Some(due) = start.or_else(|| self.own_start()).filter(is_due) {
+            return Ok(self.next(due));
+        }
+        match start.filter(|_| !matches!(self.moved(now), Ok(Some(_)))) {
+            Some(start) => self.following(self.latest_of_chain(start, now)?.unwrap_or(now), 0),
+            None => self.upcoming(now, None, 0),
+        }
+    }
+
+    /// The instant with which the schedule itself begins, if it is one of this library.
+    fn own_start(&self) -> Option<Time> {
+        let is_built_in = self.job.is_built_in(Token(()));
+        let text = is_built_in.then(|| self.job.definition()).flatten()?;
+        allora_schedule::parse(&text).ok()?.start()
     }
 
     /// The first occurrence after `last` that runs after `now`: [`following`](Self::following) `now`,

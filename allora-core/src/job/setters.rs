@@ -70,7 +70,9 @@ macro_rules! setters {
         }
 
         /// The earliest scheduled time (cut to milliseconds, as every scheduled time is). The first
-        /// occurrence is the first one at or after it; of a stored schedule even if that is past.
+        /// occurrence is the first one at or after it, and that of an interval is the start itself. If the
+        /// start is more than a minute past when the job is added, the first occurrence is the next one
+        /// from now on; of a stored schedule, it is still the first one since the start.
         pub fn starting(mut self, at: Time) -> Self {
             self.settings_mut().start = Some(whole_millis(at));
             self

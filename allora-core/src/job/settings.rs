@@ -193,14 +193,30 @@ impl Settings {
         Some(NextRun { scheduled_at: at, due_at: checked_add(to, shift)? })
     }
 
-    /// The time to pass to `next_at` for the first occurrence after `after` that the start allows.
-    /// The result must be strictly later, so the millisecond before the start is passed, which
-    /// admits the start itself. A schedule that counts from its argument gets the start, because
-    /// its times would be off by that millisecond.
-    pub(crate) fn begin(&self, after: Time, next_at: impl FnOnce(Time) -> Option<Time>) -> Time {
+    /// The time to pass to `next_at` for the first occurrence after `after` that the start allows: the
+    /// start itself, if it is an occurrence. The result of `next_at` is later than its argument, so the
+    /// millisecond before the start is passed. A schedule that counts from its argument would be off by
+    /// that millisecond; it gets the occurrence that would precede the start.
+    pub(crate) fn begin(&self, after: Time, next_at: impl Fn(Time) -> Option<Time>) -> Time {
         let Some(start) = self.start.filter(|start| *start > after) else { return after };
         let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
-        if next_at(before) == Some(start) { before } else { start }
+        let (first, next) = (next_at(before), next_at(start));
+        if first == Some(start) {
+            return before;
+        }
+        let Some((first, next)) = first.zip(next).filter(|(first, next)| first != next) else {
+            return start;
+        };
+        let period = (first - before).min(next - start).max(TimeDelta::zero());
+        let mut at = start.checked_sub_signed(period).unwrap_or(start);
+        // A calendar may have lengthened the period.
+        for _ in 0..1_000 {
+            match next_at(at) {
+                Some(later) if later > at && later < start => at = later,
+                _ => break,
+            }
+        }
+        at
     }
 
     /// The largest lateness at which an occurrence is run.

@@ -188,10 +188,9 @@ impl Settings {
 
 /// The parts between semicolons, without surrounding blanks, each with its byte position.
 fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let start = text.as_ptr() as usize;
-    text.split(';').map(move |part| {
-        let part = part.trim_matches(' ');
-        (part.as_ptr() as usize - start, part)
+    AnySchedule::parts(text).map(|(at, part)| {
+        let begin = part.len() - part.trim_start_matches(' ').len();
+        (at + begin, part.trim_matches(' '))
     })
 }
 

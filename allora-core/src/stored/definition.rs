@@ -161,16 +161,18 @@ impl Definition {
     /// start, or after now if it has none. A single time of up to a minute before now counts as now.
     /// `None` if there is no occurrence.
     pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
-        let mut settings = self.settings.clone();
-        let start = *settings.start.get_or_insert(now);
-        let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
+        let spec = self.bare();
+        let start = self.settings.start;
+        let from = start.unwrap_or(now);
+        let before = from.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(from);
         if self.schedule.moved(now).is_some() {
-            let first = CheckedSchedule::of(name, &self.bare()).upcoming(before.max(now), None, 0);
+            let first = CheckedSchedule::of(name, &spec).upcoming(before.max(now), None, 0);
             return first.or_else(|fault| unplanned(name, &fault));
         }
-        match following(name, &self.bare().with_settings(settings), before, 0)? {
+        let first = following(name, &spec, before, 0)?;
+        match first.filter(|first| start.is_some() || first.scheduled_at == now) {
             None => {
-                let first = CheckedSchedule::of(name, &self.bare()).first(now);
+                let first = CheckedSchedule::of(name, &spec).first(now);
                 first.or_else(|fault| unplanned(name, &fault))
             }
             first => Ok(first),
@@ -489,6 +491,13 @@ mod tests {
             Some(at("2027-01-02T00:00:00Z"))
         );
         assert_eq!(first("@every 1h", midnight), Some(at("2026-01-01T01:00:00Z")));
+        // An interval begins at its start, in the setting as in its own text.
+        for text in ["@every 1h; start 2026-01-01T00:10:00Z", "@every 1h from 2026-01-01T00:10:00Z"]
+        {
+            assert_eq!(first(text, midnight), Some(at("2026-01-01T00:10:00Z")), "{text}");
+            let late = "2026-01-01T00:10:00.250Z";
+            assert_eq!(first(text, late), Some(at("2026-01-01T00:10:00Z")), "{text}");
+        }
         assert_eq!(first("@at 2020-01-01T00:00:00Z", midnight), None);
         assert_eq!(first("@daily; end 2025-01-01T00:00:00Z", midnight), None);
     }

@@ -14,6 +14,7 @@ pub(super) fn of(entry: &Entry) -> Vec<Warning> {
     let schedule = match &entry.when {
         When::Cron(cron) => cron.warnings(),
         When::Quartz(quartz) => quartz.warnings(),
+        When::Recurrence(rule) => rule.warnings(),
         When::Every(_) | When::At(_) | When::Never(_) | When::Reboot => &[],
     };
     let command =

@@ -7,4 +7,5 @@ mod cron;
 mod describe;
 mod moved;
 mod phrase;
+mod recurrence;
 mod schedule;
