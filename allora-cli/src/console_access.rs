@@ -298,19 +298,32 @@ impl Default for Turns {
 }
 
 async fn some_at_a_time(State(turns): State<Arc<Turns>>, request: Request, next: Next) -> Response {
-    let busy = |why: &'static str| {
-        (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why).into_response()
-    };
     let path = request.uri().path();
-    let (turns, limit) = match path == "/v1" || path.starts_with("/v1/") {
+    let is_api = path == "/v1" || path.starts_with("/v1/");
+    let busy = |why: &'static str| {
+        let (media, text) = match is_api {
+            true => ("application/problem+json", problem(why)),
+            false => ("text/plain; charset=utf-8", format!("{why}\n")),
+        };
+        let head = [(header::RETRY_AFTER, "1"), (header::CONTENT_TYPE, media)];
+        (StatusCode::SERVICE_UNAVAILABLE, head, text).into_response()
+    };
+    let (turns, limit) = match is_api {
         true => (&turns.api, API_TIME_LIMIT),
         false => (&turns.pages, TIME_LIMIT),
     };
     let Ok(_turn) = turns.try_acquire() else {
-        return busy("too many requests at once; try again\n");
+        return busy("too many requests at once; try again");
     };
     let answer = tokio::time::timeout(limit, next.run(request)).await;
-    answer.unwrap_or_else(|_| busy("the answer took too long; is the store slow?\n"))
+    answer.unwrap_or_else(|_| busy("the answer took too long; is the store slow?"))
+}
+
+/// An answer for programs, in the form of the API's others.
+fn problem(why: &str) -> String {
+    let title = "As many callers wait as may";
+    serde_json::json!({ "type": "urn:allora:busy", "title": title, "status": 503, "detail": why })
+        .to_string()
 }
 
 #[cfg(test)]
@@ -326,6 +339,21 @@ mod tests {
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         parts.extensions.insert(Peer(peer.parse().unwrap()));
         doors.decide(&parts)
+    }
+
+    #[tokio::test]
+    async fn programs_that_come_while_all_turns_are_taken_get_a_problem_that_they_can_read() {
+        let turns = Turns { pages: Semaphore::new(0), api: Semaphore::new(0) };
+        let layer = middleware::from_fn_with_state(Arc::new(turns), some_at_a_time);
+        let router = axum::Router::<()>::new().layer(layer);
+        for (path, media) in [("/v1/jobs", "application/problem+json"), ("/jobs", "text/plain")] {
+            let request = Request::builder().uri(path).body(axum::body::Body::empty()).unwrap();
+            let answer = tower::ServiceExt::oneshot(router.clone(), request).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
+            assert_eq!(answer.headers()[header::RETRY_AFTER], "1", "{path}");
+            let said = answer.headers()[header::CONTENT_TYPE].to_str().unwrap();
+            assert!(said.starts_with(media), "{path}: {said}");
+        }
     }
 
     #[test]

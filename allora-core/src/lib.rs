@@ -38,7 +38,7 @@ pub use allora_schedule::{crontab, time};
 /// their traits have async methods and are used as `dyn`. It is that of the crate
 /// [`async-trait`](https://docs.rs/async-trait), version 0.1.
 pub use async_trait::async_trait;
-pub use backend::{Backend, HistoryEntry, HistoryQuery, JobState, Occurrence, Outcome};
+pub use backend::{After, Backend, HistoryEntry, HistoryQuery, JobState, Occurrence, On, Outcome};
 /// The crate of [`Time`]: its types are in the API.
 pub use chrono;
 pub use condition::{ActiveCondition, Condition, Evidence, FailingPart, KeyHolder, StorePart};

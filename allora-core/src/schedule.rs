@@ -2,7 +2,7 @@
 
 pub use allora_schedule::{
     AnySchedule, At, Between, Calendar, Cron, Dates, Dst, Every, Excluded, Exclusion, Field,
-    Filtered, Note, NoteReason, ParseError, Quartz, Schedule, ScheduleError, Warning, at, between,
-    cron, every, jitter, next_n, parse, parse_instant, parse_period, period_text, tz_version,
-    zone_name,
+    Filtered, Move, Never, Note, NoteReason, ParseError, Quartz, Recurrence, Schedule,
+    ScheduleError, Warning, Weekdays, at, between, cron, every, jitter, never, next_n, parse,
+    parse_instant, parse_period, period_text, tz_version, zone_name,
 };

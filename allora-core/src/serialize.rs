@@ -6,8 +6,8 @@
 
 use crate::{
     backend::{
-        HistoryCursor, HistoryEntry, JobState, Lease, NotRunReason, OnExpiry, Outcome, Sharing,
-        Waiter,
+        Chain, FollowUp, Follower, HistoryCursor, HistoryEntry, JobState, Lease, NotRunReason,
+        OnExpiry, Outcome, Sharing, Waiter,
     },
     condition::{ActiveCondition, Evidence, FailingPart, KeyHolder},
     event::millis,
@@ -77,7 +77,26 @@ object!(JobState {
     last,
     streak,
     counters,
+    chain,
 });
+
+object!(Chain {
+    followers,
+    outbox,
+    number,
+    received => { received: received.as_ref().map(|(job, number)| Received { job, number: *number }) },
+});
+
+/// The last follow-up that a job has received.
+#[derive(Serialize)]
+struct Received<'a> {
+    job: &'a str,
+    number: i64,
+}
+
+object!(Follower { job, on => { on: on.word() }, since });
+
+object!(FollowUp { job, id, number, ended_at });
 
 object!(Lease {
     node,

@@ -32,11 +32,13 @@ impl Memory {
                 let reply = apply(record, operation, context, &mut history);
                 let has_ended = is_noted && matches!(reply, Ok(Reply::Accepted));
                 let head = record.as_ref().filter(|_| has_ended).and_then(Record::head);
-                (reply, head.is_some_and(|head| head.due_at <= now))
+                let has_outbox = record.as_ref().is_some_and(Record::has_outbox);
+                (reply, head.is_some_and(|head| head.due_at <= now), has_outbox)
             });
-            let Some((reply, is_due)) = reply else { continue };
+            let Some((reply, is_due, has_outbox)) = reply else { continue };
             fast.replies.push((position, reply));
             fast.due.extend(is_due.then(|| operation.name.to_owned()));
+            fast.outboxes.extend(has_outbox.then(|| operation.name.to_owned()));
         }
         fast.reports = history.take_reports();
         let entries = history.take();

@@ -2,7 +2,9 @@
 
 use allora_core::{
     Time,
-    backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Streak, Waiter},
+    backend::{
+        Chain, Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Streak, Waiter,
+    },
     record::{Accepted, OccurrenceData, PendingRetry, Record, RememberedTrigger},
 };
 use std::time::Duration;
@@ -52,6 +54,7 @@ struct Rest {
     paused: Option<Pause>,
     streak: Option<Streak>,
     deleted_at: Option<Time>,
+    chain: Option<Box<Chain>>,
 }
 
 impl PackedRecord {
@@ -66,7 +69,7 @@ impl PackedRecord {
         let Runs { leases, ended, last, counters } = take(&mut self.runs);
         let rest = take(&mut self.rest);
         let Rest { lost, retries, triggers, occurrence_data, .. } = rest;
-        let Rest { remembered, waiters, dead, paused, streak, deleted_at, .. } = rest;
+        let Rest { remembered, waiters, dead, paused, streak, deleted_at, chain, .. } = rest;
         Record {
             kind,
             definition: std::mem::take(&mut self.definition).into(),
@@ -94,6 +97,7 @@ impl PackedRecord {
             counters,
             // They are kept in one place for all jobs.
             changes: Vec::new(),
+            chain,
         }
     }
 
@@ -124,6 +128,7 @@ impl PackedRecord {
             streak,
             counters,
             changes: _,
+            chain,
         } = record;
         // An empty list that had leases keeps room for four of them, more than the rest of the record.
         let leases = if leases.is_empty() { Vec::new() } else { leases };
@@ -143,6 +148,7 @@ impl PackedRecord {
             paused,
             streak,
             deleted_at,
+            chain,
         };
         set(&mut self.rest, rest);
     }
@@ -217,6 +223,7 @@ mod tests {
             paused: Some(Pause { since: at, until: None, note: "p".into() }),
             streak: Some(Streak::default()),
             deleted_at: Some(at),
+            chain: Some(Box::default()),
             last: Some(Outcome::Lost),
             ..idle.clone()
         };

@@ -244,6 +244,7 @@ pub(crate) fn is_plain(record: &Record) -> bool {
         && record.paused.is_none()
         && record.streak.is_none()
         && record.deleted_at.is_none()
+        && record.chain.is_none()
 }
 
 /// The counters that have no place in the hot record.
@@ -285,6 +286,7 @@ fn rare(record: &Record) -> Vec<u8> {
         paused: record.paused.clone(),
         streak: record.streak.clone(),
         deleted_at: record.deleted_at,
+        chain: record.chain.clone(),
         last: last.cloned(),
         counters,
         ..Record::default()

@@ -234,7 +234,9 @@ impl Store {
                 return None;
             }
             let (name, mut cached) = cache.take(target.name)?;
-            let validity = validity(operation, cached.record()?)?;
+            // The engine tells the node of an outbox.
+            let record = cached.record().filter(|record| record.chain.is_none())?;
+            let validity = validity(operation, record)?;
             let mut history = self.history.buffer();
             let (before, mut after) = (cached.record()?.flag_summary(), None);
             let update = cached.update(validity, |slot, now| {
@@ -456,14 +458,11 @@ fn validity(operation: &Operation<'_>, record: &Record) -> Option<Validity> {
     let lease = record.leases.first();
     match &operation.action {
         // Without skipped occurrences and other leases, only the cursor has to be due.
-        Action::Claim(claim) if claim.not_run.is_none() && lease.is_none() => {
-            let due_at = record.cursor?.due_at.max(claim.start.scheduled_at);
-            Some(Validity {
-                from: Some(due_at.timestamp_micros()),
-                until: claim.not_after.map(|until| until.timestamp_micros()),
-                duration: Some(micros(claim.lease.duration)?),
-            })
-        }
+        Action::Claim(claim) if claim.not_run.is_none() && lease.is_none() => Some(Validity {
+            from: Some(record.cursor?.due_at.timestamp_micros()),
+            until: claim.not_after.map(|until| until.timestamp_micros()),
+            duration: Some(micros(claim.lease.duration)?),
+        }),
         Action::Extend { fence, duration } => {
             let lease = lease.filter(|lease| lease.fence == *fence)?;
             let duration = micros(*duration)?;

@@ -1,14 +1,16 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
 use crate::{
-    At, Calendar, Cron, Every, Excluded, Field, Filtered, Note, ParseError, Quartz, Schedule,
-    ScheduleError, Time, Warning, calendar,
+    At, Calendar, Cron, Every, Excluded, Field, Filtered, Never, Note, ParseError, Quartz,
+    Recurrence, Schedule, ScheduleError, Time, Warning, Weekdays, calendar,
     phrase::{self, Phrase},
+    recur,
 };
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 /// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
-/// instant, `@quartz` and an expression, or a phrase that has exactly one reading.
+/// instant, `@quartz` and an expression, `@never`, a [recurrence rule](Recurrence), or a phrase that has
+/// exactly one reading.
 ///
 /// | phrase | the same as |
 /// |---|---|
@@ -21,8 +23,16 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 /// | `first monday of every month` (to `fourth`, `last`) | `0 0 * * MON#1` |
 /// | `15th day of every month at midnight` (`first` to `28th`, `last`) | `0 0 15 * *` |
 /// | `first weekday of every month`, `last weekday of every month` | `0 0 1W * *`, `0 0 LW * *` |
+/// | `every 2 weeks on monday at 9am Europe/Rome from 2026-03-02` | `DTSTART;TZID=Europe/Rome:20260302T090000 RRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=MO` |
+/// | `every other friday from 2026-03-06` (`every friday`, `every other weekday`) | `FREQ=WEEKLY;INTERVAL=2;BYDAY=FR` |
+/// | `every 3 months on the 1st from 2026-01-01` (`1st and 15th`, `last day`, `first monday`) | `FREQ=MONTHLY;INTERVAL=3;BYMONTHDAY=1` |
+/// | `every 2 weeks from 2026-03-02T09:00 Europe/Rome` (`day`, `days`, `months`, `years`) | `FREQ=WEEKLY;INTERVAL=2` |
+/// | `third business day of every month at 9:00` (`first` to `23rd`, `last`) | `0 9 1 * *; except SAT SUN; move next 3 in-month` |
 ///
-/// The word `weekday` means Monday to Friday. Without a time of day, the time is 0:00. Other
+/// A phrase that counts days, weeks, months or years does so by the calendar, and needs the date of its
+/// first run after `from`; `every 336 hours` is elapsed time. The word
+/// `weekday` means Monday to Friday, and so does `business day` unless a calendar follows:
+/// `first business day of every month; except calendar:holidays-it` (see [`Move`](crate::Move)). Without a time of day, the time is 0:00. Other
 /// phrases, and those with a second reading (`every hour`, `12am`), are rejected with the nearest
 /// accepted one.
 ///
@@ -46,7 +56,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 /// ```
 ///
 /// # Errors
-/// As [`Cron::parse`], [`Every::parse`], [`At::parse`] and [`Cron::quartz`].
+/// As [`Cron::parse`], [`Every::parse`], [`At::parse`], [`Cron::quartz`] and [`Recurrence::parse`].
 pub fn parse(text: &str) -> Result<AnySchedule, ParseError> {
     read(text, None)
 }
@@ -63,6 +73,10 @@ pub enum AnySchedule {
     At(At),
     /// `@quartz`.
     Quartz(Quartz),
+    /// `@never`.
+    Never(Never),
+    /// A recurrence rule, or an interval by the calendar.
+    Recurrence(Box<Recurrence>),
     /// One of the others without what a calendar excludes.
     Filtered(Box<Filtered<AnySchedule>>),
 }
@@ -84,15 +98,39 @@ impl AnySchedule {
         match self {
             Self::Cron(cron) => cron.in_zone(name).map(Self::Cron),
             Self::Quartz(quartz) => quartz.in_zone(name).map(Self::Quartz),
+            Self::Recurrence(rule) => {
+                rule.in_zone(name).map(|rule| Self::Recurrence(Box::new(rule)))
+            }
             Self::Filtered(filtered) => {
                 filtered.in_zone(name).map(|filtered| Self::Filtered(Box::new(filtered)))
             }
             other => {
                 let reason = format!("means nothing to `{other}`, which follows no wall clock");
                 Err(ParseError::new(Field::Zone, 0, name, reason)
-                    .remedy("leave it away; only cron and Quartz expressions have a zone"))
+                    .remedy("leave it away; only cron expressions and recurrences have a zone"))
             }
         }
+    }
+
+    /// The parts of a text between its semicolons, each with the byte at which it begins: the schedule,
+    /// rules, and settings. The semicolons inside a line of iCalendar separate nothing, unless one is its
+    /// last byte.
+    ///
+    /// ```
+    /// use allora::schedule::AnySchedule;
+    ///
+    /// let text = "DTSTART:20260302T090000Z RRULE:FREQ=WEEKLY;INTERVAL=2; delay 30s";
+    /// let parts: Vec<&str> = AnySchedule::parts(text).map(|(_, part)| part).collect();
+    /// assert_eq!(parts, ["DTSTART:20260302T090000Z RRULE:FREQ=WEEKLY;INTERVAL=2", " delay 30s"]);
+    /// ```
+    pub fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
+        let mut begin = Some(0);
+        std::iter::from_fn(move || {
+            let at = begin?;
+            let end = separator(text, at);
+            begin = end.map(|end| end + 1);
+            Some((at, &text[at..end.unwrap_or(text.len())]))
+        })
     }
 
     /// `true` if a part of a text, between two semicolons, is a rule of a calendar: see
@@ -113,7 +151,12 @@ impl AnySchedule {
     pub fn calendars(&self) -> BTreeSet<&str> {
         match self {
             Self::Filtered(filtered) => filtered.calendars(),
-            Self::Cron(_) | Self::Every(_) | Self::At(_) | Self::Quartz(_) => BTreeSet::new(),
+            Self::Cron(_)
+            | Self::Every(_)
+            | Self::At(_)
+            | Self::Quartz(_)
+            | Self::Never(_)
+            | Self::Recurrence(_) => BTreeSet::new(),
         }
     }
 
@@ -132,8 +175,9 @@ impl AnySchedule {
         match self {
             Self::Cron(cron) => cron.names_zone().then(|| cron.zone()),
             Self::Quartz(quartz) => quartz.names_zone().then(|| quartz.zone()),
+            Self::Recurrence(rule) => rule.names_zone().then(|| rule.zone()),
             Self::Filtered(filtered) => filtered.schedule().zone(),
-            Self::Every(_) | Self::At(_) => None,
+            Self::Every(_) | Self::At(_) | Self::Never(_) => None,
         }
     }
 
@@ -147,7 +191,19 @@ impl AnySchedule {
     }
 
     pub(crate) fn follows_a_clock(&self) -> bool {
-        matches!(self, Self::Cron(_) | Self::Quartz(_))
+        matches!(self, Self::Cron(_) | Self::Quartz(_) | Self::Recurrence(_))
+    }
+
+    /// The instant with which the schedule itself begins: that of `@at`, the `from` of `@every`, or the
+    /// first time of a recurrence.
+    pub fn start(&self) -> Option<Time> {
+        match self {
+            Self::At(at) => Some(at.instant()),
+            Self::Every(every) => every.start(),
+            Self::Recurrence(rule) => rule.first(),
+            Self::Filtered(filtered) => filtered.schedule().start(),
+            Self::Cron(_) | Self::Quartz(_) | Self::Never(_) => None,
+        }
     }
 
     /// Warnings about legal text that is seldom intended.
@@ -161,22 +217,40 @@ impl AnySchedule {
             Self::Every(every) => every,
             Self::At(at) => at,
             Self::Quartz(quartz) => quartz,
+            Self::Never(never) => never,
+            Self::Recurrence(rule) => &**rule,
             Self::Filtered(filtered) => &**filtered,
         }
     }
 }
 
+/// The first semicolon from `begin` on that separates parts.
+fn separator(text: &str, begin: usize) -> Option<usize> {
+    let mut at = begin;
+    loop {
+        let found = at + text[at..].find(';')?;
+        let is_blank = |char: char| char.is_ascii_whitespace();
+        let word = text[begin..found].rfind(is_blank).map_or(begin, |blank| begin + blank + 1);
+        if !recur::is_property(&text[word..]) {
+            return Some(found);
+        }
+        let end = text[found..].find(is_blank).map_or(text.len(), |blank| found + blank);
+        if text[..end].ends_with(';') {
+            return Some(end - 1);
+        }
+        at = end;
+    }
+}
+
 /// Reads a schedule, and after semicolons the rules of its calendar.
 fn read(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
-    let Some((schedule, rest)) = text.split_once(';') else { return read_one(text, job) };
-    let schedule = read_one(schedule, job)?;
-    let mut rules = Vec::new();
-    let mut at = text.len() - rest.len();
-    for part in rest.split(';') {
-        rules.extend(calendar::parse(part, job).map_err(|error| error.shifted(at))?);
-        at += part.len() + 1;
+    let mut parts = AnySchedule::parts(text);
+    let schedule = read_one(parts.next().map_or("", |(_, schedule)| schedule), job)?;
+    let mut rules = calendar::Rules::default();
+    for (at, part) in parts {
+        rules.add(part, job).map_err(|error| error.shifted(at))?;
     }
-    Ok(calendar::filtered(schedule, rules))
+    Ok(rules.filter(schedule))
 }
 
 /// Reads a schedule without a calendar.
@@ -189,13 +263,24 @@ pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, Par
     if is("@at") {
         return text.parse().map(AnySchedule::At);
     }
+    if is("@never") {
+        return text.parse().map(AnySchedule::Never);
+    }
     if is("@quartz") {
         return text.parse().map(AnySchedule::Quartz);
+    }
+    if recur::is_recurrence(text) || recur::is_iso(text) {
+        return Recurrence::parse(text).map(Box::new).map(AnySchedule::Recurrence);
     }
     if phrase::is_phrase(text) {
         return phrase::parse(text).map(|phrase| match phrase {
             Phrase::Every(every) => AnySchedule::Every(every),
             Phrase::Cron(cron) => AnySchedule::Cron(cron),
+            Phrase::Recurrence(rule) => AnySchedule::Recurrence(rule),
+            Phrase::BusinessDay(cron, moving) => {
+                let days = cron.except(Weekdays::weekend()).moved(moving);
+                AnySchedule::Filtered(Box::new(days.map(AnySchedule::Cron)))
+            }
         });
     }
     let cron = match job {
@@ -220,6 +305,9 @@ impl Schedule for AnySchedule {
     }
     fn is_excluded(&self, at: Time) -> bool {
         self.inner().is_excluded(at)
+    }
+    fn moved(&self, at: Time) -> Option<Time> {
+        self.inner().moved(at)
     }
     fn definition(&self) -> Option<String> {
         self.inner().definition()
@@ -252,6 +340,8 @@ impl fmt::Display for AnySchedule {
             Self::Every(every) => every.fmt(f),
             Self::At(at) => at.fmt(f),
             Self::Quartz(quartz) => quartz.fmt(f),
+            Self::Never(never) => never.fmt(f),
+            Self::Recurrence(rule) => rule.fmt(f),
             Self::Filtered(filtered) => filtered.fmt(f),
         }
     }

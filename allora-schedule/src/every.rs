@@ -100,8 +100,8 @@ impl Every {
         Some((whole(self.period)?, anchor))
     }
 
-    /// The earliest instant of the grid, if it has one.
-    fn first(&self) -> Option<Time> {
+    /// The first run, if it was set with [`starting`](Self::starting).
+    pub fn start(&self) -> Option<Time> {
         match self.grid {
             Grid::Starting(first) => Some(first),
             Grid::None | Grid::Phase(_) => None,
@@ -111,7 +111,7 @@ impl Every {
 
 impl Schedule for Every {
     fn next_at(&self, after: Time) -> Option<Time> {
-        if let Some(first) = self.first().filter(|first| *first > after) {
+        if let Some(first) = self.start().filter(|first| *first > after) {
             return self.check().is_ok().then_some(first);
         }
         let (period, anchor) = self.millis()?;

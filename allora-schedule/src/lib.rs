@@ -20,8 +20,10 @@
 //! | in the Quartz dialect | [`Cron::quartz`] |
 //! | once each period, without drift | [`every`] |
 //! | once | [`at`] |
+//! | every second week, on the last day of the month, by a rule of iCalendar | [`Recurrence`] |
 //! | by a text or an English phrase | [`parse`] |
 //! | except on dates, outside hours, in a blackout period | [`Schedule::except`], [`Schedule::only_within`], [`Schedule::blackout`] |
+//! | on the next or previous day that nothing excludes, on a business day of the month | [`Filtered::moved`] |
 //! | except by rules that are kept elsewhere, under a name | [`Calendar`] |
 //! | by the lines of a crontab | [`crontab::parse`], [`crontab::parse_system`] |
 //! | by a rule of your own | any `Fn(Time) -> Option<Time>`, or implement [`Schedule`] |
@@ -47,26 +49,30 @@ mod explain;
 mod hash;
 mod jitter;
 mod nearest;
+mod never;
 mod note;
 mod period;
 mod phrase;
 mod range;
+mod recur;
 mod schedule;
 pub mod time;
 mod zone;
 
 pub use any::{AnySchedule, parse};
 pub use at::{At, at, parse_instant};
-pub use calendar::{Calendar, Dates, Excluded, Exclusion, Filtered};
+pub use calendar::{Calendar, Dates, Excluded, Exclusion, Filtered, Move, Weekdays};
 pub use cron::{Cron, Dst, Quartz, Warning, cron};
 pub use error::{Field, ParseError, ScheduleError};
 pub use every::{Every, every};
 pub use explain::{Explain, Explained, explain};
 pub use hash::stable_hash;
 pub use jitter::jitter;
+pub use never::{Never, never};
 pub use note::{Note, NoteReason};
 pub use period::{parse_period, period_text};
 pub use range::{Between, between, next_n};
+pub use recur::Recurrence;
 pub use schedule::Schedule;
 #[doc(hidden)]
 pub use schedule::is_built_in;

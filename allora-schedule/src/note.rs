@@ -35,6 +35,8 @@ pub enum NoteReason {
     Twice,
     /// A calendar excludes it.
     Excluded,
+    /// A calendar excludes its day; it runs on another one.
+    OtherDay,
     /// Anything else: read the message.
     Other,
 }

@@ -2,9 +2,8 @@
 
 use crate::{
     Excluded, Exclusion, Filtered, Note, ParseError, ScheduleError, Warning,
-    calendar::{self, Rule},
+    calendar::Rule,
     time::{Time, whole_millis},
-    zone::Zone,
 };
 use chrono::DateTime;
 use std::sync::Arc;
@@ -89,6 +88,18 @@ pub trait Schedule: Send + Sync + 'static {
     fn is_excluded(&self, at: Time) -> bool {
         let _ = at;
         false
+    }
+
+    /// The instant to which this scheduled time is moved, as by [`Filtered::moved`]; the time itself if
+    /// that stays where it is. `None`: the schedule moves nothing.
+    ///
+    /// The scheduled time identifies the occurrence. It is due at the instant to which it is moved,
+    /// which another version of a calendar may place elsewhere.
+    ///
+    /// Default: `None`.
+    fn moved(&self, at: Time) -> Option<Time> {
+        let _ = at;
+        None
     }
 
     /// A text that changes when the schedule changes. `None`: changes are not noticed.
@@ -185,9 +196,7 @@ pub trait Schedule: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        let mut rule = Rule::Hours(calendar::hours(0, hours)?);
-        rule.set_zone(&Zone::named(zone, 0)?);
-        Ok(Filtered::new(self, vec![rule]))
+        Ok(Filtered::new(self, vec![Rule::hours(hours, zone)?]))
     }
 
     /// The schedule without the occurrences from the first instant (inclusive) to the second
@@ -293,6 +302,9 @@ macro_rules! points_to_schedule {
             }
             fn is_excluded(&self, at: Time) -> bool {
                 (**self).is_excluded(at)
+            }
+            fn moved(&self, at: Time) -> Option<Time> {
+                (**self).moved(at)
             }
             fn definition(&self) -> Option<String> {
                 (**self).definition()

@@ -35,13 +35,13 @@ pub(crate) struct Zone {
 
 /// A stretch of time with one offset.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     /// The first UTC second.
-    pub(super) start: i64,
+    pub(crate) start: i64,
     /// The lead of the wall clock over UTC, in seconds.
-    pub(super) offset: i64,
+    pub(crate) offset: i64,
     /// The latest wall time that any clock of the zone had shown before `start` (exclusive).
-    pub(super) high: i64,
+    pub(crate) high: i64,
 }
 
 /// Before any instant that can be expressed, and far enough from overflow.
@@ -82,7 +82,7 @@ impl Zone {
         &self.name
     }
 
-    pub(super) fn segments(&self) -> &[Segment] {
+    pub(crate) fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
@@ -98,12 +98,12 @@ impl Zone {
     }
 
     /// The index of the segment that holds this UTC second.
-    pub(super) fn segment_at(&self, second: i64) -> usize {
+    pub(crate) fn segment_at(&self, second: i64) -> usize {
         self.segments[1..].partition_point(|segment| segment.start <= second)
     }
 
     /// Where a segment ends (exclusive).
-    pub(super) fn end(&self, segment: usize) -> i64 {
+    pub(crate) fn end(&self, segment: usize) -> i64 {
         match self.segments.get(segment + 1) {
             Some(next) => next.start,
             None if self.segments.len() == 1 => AFTER_ALL,
@@ -112,7 +112,7 @@ impl Zone {
     }
 
     /// The number of seconds to go back so that the table covers this one: whole cycles.
-    pub(super) fn cycles_before(&self, second: i64) -> i64 {
+    pub(crate) fn cycles_before(&self, second: i64) -> i64 {
         if second < FAR || self.segments.len() == 1 {
             return 0;
         }
@@ -134,7 +134,7 @@ impl Zone {
 
     /// A zone whose clocks are first this far ahead of UTC, and its changes in order: from which
     /// second on, and how far then.
-    pub(super) fn with_changes(
+    pub(crate) fn with_changes(
         name: &str,
         first: i64,
         changes: impl Iterator<Item = (i64, i64)>,

@@ -253,6 +253,7 @@ fn has_more(record: &Record) -> bool {
         || !record.waiters.is_empty()
         || record.paused.is_some()
         || record.streak.is_some()
+        || record.chain.is_some()
 }
 
 /// The columns of the table of rare parts, without the key: each a record in which everything else is
@@ -269,6 +270,7 @@ pub(crate) fn rare_columns(record: &Record) -> [Value; 2] {
             waiters: record.waiters.clone(),
             paused: record.paused.clone(),
             streak: record.streak.clone(),
+            chain: record.chain.clone(),
             ..Record::default()
         })
     });
@@ -295,6 +297,7 @@ pub(crate) fn has_same_rare(one: &Record, other: &Record) -> bool {
         && one.remembered == other.remembered
         && one.paused == other.paused
         && one.streak == other.streak
+        && one.chain == other.chain
 }
 
 /// A row as it was read.
@@ -430,6 +433,7 @@ impl Cells {
             retries: more.retries,
             triggers: more.triggers,
             occurrence_data: more.occurrence_data,
+            chain: more.chain,
             remembered: cold.remembered,
             waiters: more.waiters,
             dead: cold.dead,

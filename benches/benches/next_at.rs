@@ -86,6 +86,37 @@ mod parse {
     }
 }
 
+/// Rules in a zone, begun ten years before.
+mod recurrence {
+    use super::*;
+    use allora_core::schedule::Recurrence;
+
+    const RULES: [&str; 6] = [
+        "FREQ=DAILY",
+        "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE",
+        "FREQ=MONTHLY;BYMONTHDAY=-1",
+        "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1",
+        "FREQ=YEARLY;BYMONTH=1,7;BYDAY=1SU",
+        "FREQ=MINUTELY;INTERVAL=20",
+    ];
+
+    fn read(rule: &str) -> Recurrence {
+        let text = format!("DTSTART;TZID=America/New_York:20160104T090000 RRULE:{rule}");
+        text.parse().unwrap()
+    }
+
+    #[divan::bench(args = RULES)]
+    fn parse(bencher: Bencher<'_, '_>, rule: &str) {
+        bencher.bench(|| read(black_box(rule)));
+    }
+
+    #[divan::bench(args = RULES)]
+    fn next(bencher: Bencher<'_, '_>, rule: &str) {
+        let rule = read(rule);
+        ask(bencher, |after| rule.next_at(after).map(|next| next.timestamp()));
+    }
+}
+
 mod next_in {
     use super::*;
 

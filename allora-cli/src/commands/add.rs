@@ -34,6 +34,10 @@ pub(crate) struct Add {
     /// calendar:holidays-de; may be given several times.
     #[arg(long, value_name = "RULE")]
     except: Vec<String>,
+    /// Moves what --except leaves out to another day: next or previous, and perhaps a number,
+    /// in-month and each, as in "next 3 in-month".
+    #[arg(long, value_name = "WHERE", requires = "except")]
+    r#move: Option<String>,
     #[command(flatten)]
     options: Options,
     #[command(flatten)]
@@ -53,6 +57,7 @@ impl Add {
         let data = payload(&self.data)?;
         kinds::check(&kind, &data)?;
         let rules = self.except.iter().map(|rule| format!("; except {rule}"));
+        let rules = rules.chain(self.r#move.iter().map(|to| format!("; move {to}")));
         let schedule = self.schedule.clone() + &rules.collect::<String>();
         let stored = StoredSchedule::new(&self.name, &kind, &schedule).data(&data);
         let mut stored = self.options.apply(stored);

@@ -39,8 +39,8 @@ enum Command {
     Delete(Delete),
 }
 
-/// Adds a calendar, or replaces the one of this name. Prints the schedules that run earlier than
-/// planned, because their next time is not excluded any more.
+/// Adds a calendar, or replaces the one of this name. Prints the schedules that are planned anew,
+/// because their next time is not excluded any more, or is moved to another day.
 ///
 /// A node learns of the change at once if the store has wake-ups, and else within its --heartbeat
 /// (15 s). What was claimed before runs.
@@ -50,6 +50,7 @@ FILE
   one or more dates a line, or a rule: except, only-within or blackout; # begins a comment:
     2026-12-25 2026-12-26   # Christmas
     2027-01-01 Europe/Berlin
+    except SAT SUN
     blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z
     only-within 9:00-17:30")]
 struct Put {
@@ -130,12 +131,12 @@ impl Put {
         let mut out = io::stdout().lock();
         if self.json {
             let mut object = object(&self.name, &Ok(calendar));
-            object["run_earlier"] = json!(moved);
+            object["replanned"] = json!(moved);
             return Ok(writeln!(out, "{object}")?);
         }
         writeln!(out, "{}: {}.", self.name, size(&calendar))?;
         for name in moved {
-            writeln!(out, "{} runs earlier.", on_one_line(&name))?;
+            writeln!(out, "{} is planned anew.", on_one_line(&name))?;
         }
         Ok(())
     }

@@ -26,13 +26,15 @@ use std::{
 EXAMPLES
   allora next '30 2 * * *' --zone America/New_York --after 2026-03-07T12:00:00Z --count 8
   allora next '@every 90m'
+  allora next 'every other friday at 9am from 2026-03-06' --zone Europe/Rome --explain
   allora next 'H 4 * * *' --name invoices --explain
   allora next invoices --url postgres://cron@db.example/cron
 
 A schedule is a cron expression of five fields, or of six with seconds first, with a zone as last
 word if wanted; a macro such as @daily; @every and a period; @at and an instant; @quartz and an
-expression in the Quartz dialect; or a phrase that has exactly one reading, such as 'every monday at
-9am Europe/Rome'.")]
+expression in the Quartz dialect; a recurrence of iCalendar such as 'DTSTART;TZID=Europe/Rome:20260302T090000
+RRULE:FREQ=WEEKLY;INTERVAL=2', or of ISO 8601; or a phrase that has exactly one reading, such as 'every
+2 weeks on monday at 9am Europe/Rome from 2026-03-02'.")]
 pub(crate) struct Next {
     /// The schedule; a single word that is not a macro is the name of a stored one.
     #[arg(required_unless_present = "crontab", default_value = "")]

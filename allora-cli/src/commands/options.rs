@@ -6,8 +6,8 @@ use crate::{
     values::{duration, instant},
 };
 use allora_core::{
-    AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry, Settings,
-    StoredSchedule, Time, schedule::ParseError,
+    After, AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry,
+    Settings, StoredSchedule, Time, schedule::ParseError,
 };
 use clap::Args;
 use serde_json::Value;
@@ -78,6 +78,10 @@ pub(crate) struct Options {
     /// where that is less than the store keeps. '' for none.
     #[arg(long, value_name = "ENTRIES AGE", value_parser = given::<JobHistory>)]
     history: Option<Given<JobHistory>>,
+    /// Runs after each success of this job, or after other ends with 'JOB failed' or 'JOB ended', in
+    /// addition to the times of the schedule (@never for none); '' for no job.
+    #[arg(long, value_name = "JOB", value_parser = given::<After>)]
+    after: Option<Given<After>>,
     /// The team or person that is responsible for it; '' for none.
     #[arg(long)]
     owner: Option<String>,
@@ -157,6 +161,9 @@ impl Options {
         }
         if let Some(Given(history)) = self.history {
             settings.history = history;
+        }
+        if let Some(Given(after)) = &self.after {
+            settings.after.clone_from(after);
         }
         if let Some(owner) = &self.owner {
             settings.owner = Some(owner.clone()).filter(|owner| !owner.is_empty());

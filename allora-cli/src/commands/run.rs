@@ -181,6 +181,8 @@ CRONTABS
     ALLORA_ALERT='3 6h'                  tells people after three failed ones in a row, again at most
                                          every six hours, and when one succeeds again
     ALLORA_HISTORY='50 30d'              keeps so many failures and so many other entries, and their age
+    ALLORA_AFTER='import failed'         after each failure of this job (or `succeeded`, `ended`), too;
+                                         `@never` in place of time fields for nothing else
     ALLORA_TIMEOUT=10m                   TERM, and KILL after --kill-after, to all it started
     ALLORA_DELAY=30s ALLORA_JITTER=5m    later than scheduled; jitter follows from the name
     ALLORA_START=2027-01-01T00:00:00Z    not before; ALLORA_END: not after; ALLORA_MAX_RUNS: so often

@@ -80,12 +80,19 @@ pub(super) fn line(
         When::Reboot => None,
         When::Every(every) => Some(AnySchedule::Every(every)),
         When::At(at) => Some(AnySchedule::At(at)),
+        When::Never(never) => Some(AnySchedule::Never(never)),
         When::Quartz(quartz) => Some(AnySchedule::Quartz(match &defaults.zone {
             Some(zone) if !quartz.names_zone() => quartz
                 .in_zone(zone)
                 .map_err(|error| SettingError::line(format!("the zone: {error}")))?,
             _ => quartz,
         })),
+        When::Recurrence(rule) => Some(AnySchedule::Recurrence(Box::new(match &defaults.zone {
+            Some(zone) if !rule.names_zone() => rule
+                .in_zone(zone)
+                .map_err(|error| SettingError::line(format!("the zone: {error}")))?,
+            _ => rule,
+        }))),
         When::Cron(cron) => Some(AnySchedule::Cron(match &defaults.zone {
             Some(zone) if !cron.names_zone() => cron
                 .in_zone(zone)

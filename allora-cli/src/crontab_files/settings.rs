@@ -100,6 +100,7 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             "HISTORY" => settings.history = Some(value.parse().map_err(refused)?),
             "ALERT" => settings.alert = Some(value.parse().map_err(refused)?),
             "MAX_KEY_WAIT" => settings.max_key_wait = Some(duration()?),
+            "AFTER" => settings.after = Some(value.parse().map_err(refused)?),
             "ATTEMPTS" => {
                 attempts = Some(value.parse().map_err(|_| expected("a number from 1"))?);
             }
@@ -119,8 +120,8 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             _ if is_commands_own(name) => {}
             _ => {
                 let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, JITTER, OVERLAP, \
-                             ATTEMPTS, RETRY_WAIT, CONCURRENCY_KEY, MAX_KEY_WAIT, BREAKER, ALERT, HISTORY, START, END, \
-                             MAX_RUNS, SECONDS, NODES, LABEL, NAME, ON_FAILURE and PING";
+                             ATTEMPTS, RETRY_WAIT, CONCURRENCY_KEY, MAX_KEY_WAIT, BREAKER, ALERT, HISTORY, AFTER, START, \
+                             END, MAX_RUNS, SECONDS, NODES, LABEL, NAME, ON_FAILURE and PING";
                 let what = format!("there is no setting {name}; after ALLORA_ use one of {known}");
                 return Err(wrong(what));
             }

@@ -38,10 +38,7 @@ fn a_calendar_is_put_listed_shown_and_deleted() {
     let site = with_holidays();
     let dates = ["calendar", "put", "office", "--dates", "2026-12-24 UTC", "--dates", "2026-12-25"];
     let put = allora(&site, &[&dates[..], &["--json"]].concat()).fine();
-    assert_eq!(
-        json(&put),
-        json(r#"{"name": "office", "dates": 2, "rules": 0, "run_earlier": []}"#)
-    );
+    assert_eq!(json(&put), json(r#"{"name": "office", "dates": 2, "rules": 0, "replanned": []}"#));
     let list = allora(&site, &["calendar", "list"]).fine();
     assert_eq!(list, "name         size\nholidays-de  3 dates\noffice       2 dates\n");
     let list = allora(&site, &["calendar", "list", "--json"]).fine();
@@ -65,6 +62,36 @@ fn a_calendar_is_put_listed_shown_and_deleted() {
     assert_eq!(allora(&site, &["names"]).fine(), "report\n");
     let bad = allora(&site, &["calendar", "put", "bad", "--dates", "2026-02-30"]).refused(2);
     assert!(bad.contains("--dates: ") && bad.contains("(line 1)"), "{bad}");
+}
+
+#[test]
+fn a_business_day_is_shown_with_both_times() {
+    let site = site();
+    let dates = ["--dates", "2099-08-03"];
+    allora(&site, &[&["calendar", "put", "italy"][..], &dates].concat()).fine();
+    // 2099-08-01 is a Saturday, and the Monday a holiday.
+    let rules = ["--except", "weekends", "--except", "calendar:italy", "--move", "next"];
+    let add = ["add", "pay", "t", "0 9 1 8 *", "{}", "-s", "2099-07-01T00:00:00Z"];
+    allora(&site, &[&add[..], &rules].concat()).fine();
+    let next = allora(&site, &["next", "pay", "-n", "1", "--explain"]).fine();
+    assert_eq!(
+        next,
+        "2099-08-01T09:00:00Z  2099-08-01T09:00:00Z is moved to 2099-08-04T09:00:00Z, the next day \
+         that is allowed: every Saturday and Sunday in UTC is excluded; due at 2099-08-04T09:00:00Z\n"
+    );
+    let phrase = "first business day of every month at 9:00; except calendar:italy";
+    allora(&site, &["add", "phrase", "t", phrase, "{}", "-s", "2099-07-15T00:00:00Z"]).fine();
+    let next = allora(&site, &["next", "phrase", "-n", "1"]).fine();
+    assert_eq!(next, "2099-08-01T09:00:00Z  due at 2099-08-04T09:00:00Z\n");
+    let said = allora(&site, &["calendar", "put", "italy", "--dates", "2099-08-04"]).fine();
+    assert!(said.contains("pay") && said.contains("phrase"), "{said}");
+    let next = allora(&site, &["next", "phrase", "-n", "1"]).fine();
+    assert_eq!(next, "2099-08-01T09:00:00Z  due at 2099-08-03T09:00:00Z\n");
+    let why = allora(&site, &["why", "phrase", "--at", "2099-08-01T09:00:00Z"]).fine();
+    assert!(why.contains("is moved to 2099-08-03T09:00:00Z"), "{why}");
+    let add = ["add", "no", "t", "0 9 1 * *", "{}", "--except", "SAT", "--move", "monday"];
+    let said = allora(&site, &add).refused(2);
+    assert!(said.contains("\"monday\" names no direction; write `move next`"), "{said}");
 }
 
 #[test]
@@ -128,7 +155,7 @@ fn a_daemon_follows_a_calendar_that_changes() {
     patiently("the rest of the day is skipped", || history().contains(r#""reason":"calendar""#));
     let before = started();
     let said = put("2000-01-01");
-    assert_eq!(said, "x: 1 date.\njob runs earlier.\n");
+    assert_eq!(said, "x: 1 date.\njob is planned anew.\n");
     patiently("it runs again", || started() > before);
     assert_eq!(daemon.stop(), 0);
 }

@@ -46,6 +46,15 @@ pub(super) async fn a_delayed_occurrence_is_claimed_when_its_delay_is_over(w: &C
     let claimed = won(w.node().claim(t(65), "job", once(&seen, 1, then)).await);
     assert_eq!(claimed.occurrence, t(60).into());
     assert_eq!(w.node().read("job").await.next, then);
+    // A calendar may have moved an occurrence to an earlier day.
+    let first = Some(NextRun { scheduled_at: t(200), due_at: t(150) });
+    let act = Action::Register { definition: "every 1m", version: 0, first };
+    let seen = state(w.node().act(t(65), "early", act).await);
+    lost(w.node().claim(ms(149_999), "early", once(&seen, 1, None)).await);
+    let claimed = won(w.node().claim(t(150), "early", once(&seen, 1, next(t(260)))).await);
+    assert_eq!(claimed.occurrence, t(200).into());
+    let after = w.node().read("early").await;
+    assert_eq!((after.last_started, after.next), (Some(t(200)), next(t(260))));
 }
 
 pub(super) async fn one_of_two_nodes_claims_and_the_other_receives_the_current_state(w: &Cluster) {

@@ -226,6 +226,13 @@ macro_rules! __cases {
                 a_job_is_not_pruned_while_it_remembers_triggers: [];
                 a_deleted_job_forgets_its_triggers: [];
             }
+            chains {
+                an_end_and_what_follows_it_are_written_together: [];
+                a_lost_run_is_followed: [Expiry];
+                what_follows_is_received_once: [];
+                a_job_that_is_created_later_knows_its_followers: [];
+                a_job_with_an_outbox_is_found: [Queries];
+            }
             cancel {
                 a_run_learns_of_its_cancellation_when_it_is_extended: [Expiry];
                 a_run_that_is_cancelled_is_neither_retried_nor_released: [Expiry];

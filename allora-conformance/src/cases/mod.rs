@@ -3,6 +3,7 @@
 mod at_most_once;
 mod breaker;
 mod cancel;
+mod chains;
 mod changes;
 mod claim;
 mod contention;

@@ -2,7 +2,7 @@
 
 use allora_core::{
     ErrorKind, Time,
-    backend::{Applied, Due, HistoryEntry, JobState, Reply},
+    backend::{Applied, Chain, Due, HistoryEntry, JobState, Reply},
     record::Change,
 };
 
@@ -75,6 +75,7 @@ impl Exactness {
                 *until = Time::UNIX_EPOCH;
             }
             Reply::State(state) => self.blank_state(state),
+            Reply::Outbox(chain) if !self.fences => blank_chain(chain),
             Reply::Triggered(triggered) => self.blank_state(&mut triggered.state),
             _ => {}
         }
@@ -84,6 +85,9 @@ impl Exactness {
         if !self.fences {
             (state.fence, state.generation, state.incarnation) = (0, 0, 0);
         }
+        if let Some(chain) = state.chain.as_deref_mut().filter(|_| !self.fences) {
+            blank_chain(chain);
+        }
         for lease in &mut state.leases {
             if !self.fences {
                 lease.fence = 0;
@@ -92,6 +96,15 @@ impl Exactness {
                 lease.until = Time::UNIX_EPOCH;
             }
         }
+    }
+}
+
+/// Ids have the incarnation.
+fn blank_chain(chain: &mut Chain) {
+    chain.number = 0;
+    for follow_up in &mut chain.outbox {
+        follow_up.number = 0;
+        follow_up.id.clear();
     }
 }
 

@@ -18,8 +18,8 @@ use allora_core::{
     Time,
     backend::{
         Action, Advance, Author, Batch, CancelScope, Claim, ClaimKey, Completion, Cursor, Edit,
-        HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation,
-        Replan, Reply, RetryCause, Sharing, TimeSource,
+        FollowUp, HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
+        On, Operation, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
     record::MAX_CHANGES,
     time::whole_millis,
@@ -45,6 +45,8 @@ pub(crate) enum StepKind {
     Pause,
     Resume,
     Trigger,
+    /// A note that a job follows, a confirmation of what was delivered, or a delivery.
+    Chain,
     Cancel,
     /// The cancellation of the runs that the next occurrence replaces.
     Replace,
@@ -82,6 +84,7 @@ const DEFINITIONS: &[&str] = &[
     "stored",
     "@daily; at-least-once 30000ms",
     "@daily; at-least-once 30s; breaker 2 9s; alert 1",
+    "@daily; after a succeeded",
 ];
 
 /// Longer than any walk.
@@ -126,6 +129,9 @@ enum Planned {
     Rerun(Occurrence),
     Dismiss(Occurrence),
     Mark(Occurrence),
+    /// What the outboxes of the store and of the reference have.
+    Confirm([Vec<FollowUp>; 2]),
+    Receive(FollowUp),
 }
 
 impl Planned {
@@ -140,6 +146,7 @@ impl Planned {
     fn for_store(&self) -> Action<'_> {
         match self {
             Planned::Pair(pair) => pair[0].clone(),
+            Planned::Confirm([done, _]) => Action::Confirm { done, gone: &[] },
             letter => letter.for_reference(),
         }
     }
@@ -150,6 +157,8 @@ impl Planned {
             Planned::Rerun(occurrence) => Action::Rerun { occurrence },
             Planned::Dismiss(occurrence) => Action::Dismiss { occurrence },
             Planned::Mark(occurrence) => Action::MarkSucceeded { occurrence },
+            Planned::Confirm([_, done]) => Action::Confirm { done, gone: &[] },
+            Planned::Receive(follow_up) => Action::FollowUp { from: "a", follow_up },
         }
     }
 }
@@ -407,6 +416,7 @@ impl Walker {
                 let retention = Duration::from_secs([0, 60, 3_600][random.below(3) as usize]);
                 Planned::same(Action::Trigger { id, scheduled_at, retention, data: None })
             }
+            StepKind::Chain => return self.chain(random, name).await.map(Some),
             StepKind::Delete if random.one_in(3) => Planned::same(Action::Delete),
             StepKind::Cancel => return Ok(Some((name, self.cancel(random, name)))),
             StepKind::ClaimKey => return Ok(Some(self.claim_key(random))),
@@ -436,6 +446,32 @@ impl Walker {
             _ => Planned::same(Action::Read),
         };
         Ok(Some((name, planned)))
+    }
+
+    async fn chain(
+        &mut self,
+        random: &mut Random,
+        name: &'static str,
+    ) -> Result<(&'static str, Planned), String> {
+        let planned = match random.below(5) {
+            0 | 1 => {
+                let on = *random.pick(&On::ALL).expect("there are ends");
+                Planned::same(Action::Follow { job: "b", on })
+            }
+            2 => {
+                let number = random.below(6) as i64;
+                let id = format!("allora:after:1:a/{number}");
+                Planned::Receive(FollowUp::new(name, id, number, whole_millis(self.now)))
+            }
+            _ => match self.read(random, name).await? {
+                Some(Seen { store, reference }) => {
+                    let outbox = |state: JobState| state.chain.unwrap_or_default().outbox;
+                    Planned::Confirm([store, reference].map(outbox))
+                }
+                None => Planned::same(Action::Confirm { done: &[], gone: &[] }),
+            },
+        };
+        Ok((name, planned))
     }
 
     /// Mostly for the cursor that was read, sometimes with a range that is not run.

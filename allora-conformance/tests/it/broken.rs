@@ -201,9 +201,13 @@ impl<D: Defect> Backend for Broken<D> {
         let is_without = self.limits.is_some_and(|limits| !limits.successes);
         model.without_successes = is_without && D::leaves_successes_out();
         let context = OpContext::new(batch.node, now);
+        let mut outboxes = Vec::new();
         let replies = batch.operations.iter().map(|operation| {
             model.with(&D::key(operation.name), |record, history| {
-                D::apply(&mut Step { record, operation, context, history })
+                let reply = D::apply(&mut Step { record, operation, context, history });
+                let has_outbox = record.as_ref().is_some_and(Record::has_outbox);
+                outboxes.extend(has_outbox.then(|| operation.name.to_owned()));
+                reply
             })
         });
         let replies = D::replies(replies.collect());
@@ -212,7 +216,8 @@ impl<D: Defect> Backend for Broken<D> {
         if !batch.operations.iter().all(is_read) {
             self.notify();
         }
-        Ok(Applied::new(now, replies).min_fence(self.shared.min_fence.load(Relaxed)))
+        let applied = Applied::new(now, replies).outboxes(outboxes);
+        Ok(applied.min_fence(self.shared.min_fence.load(Relaxed)))
     }
     async fn prune(&self, time: TimeSource) -> Result {
         if let Some(limits) = &self.limits {

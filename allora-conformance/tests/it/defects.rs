@@ -247,6 +247,30 @@ impl Defect for KeepsLateCheckpoints {
     }
 }
 
+/// Loses what follows the ends of runs.
+pub(crate) struct LosesTheOutbox;
+impl Defect for LosesTheOutbox {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        let chains = step.record.iter_mut().filter_map(|record| record.chain.as_deref_mut());
+        if matches!(step.operation.action, Action::Complete { .. } | Action::Reap) {
+            chains.for_each(|chain| chain.outbox.clear());
+        }
+        reply
+    }
+}
+
+/// Does not keep which follow-up it has received last.
+pub(crate) struct ForgetsWhatItReceived;
+impl Defect for ForgetsWhatItReceived {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        let chains = step.record.iter_mut().filter_map(|record| record.chain.as_deref_mut());
+        chains.for_each(|chain| chain.received = None);
+        reply
+    }
+}
+
 /// Never forgets a trigger.
 pub(crate) struct RemembersTriggersForEver;
 impl Defect for RemembersTriggersForEver {

@@ -99,6 +99,8 @@ teeth! {
     loses_a_trigger: LosesATrigger;
     forgets_triggers: ForgetsTriggers;
     forgets_the_data_of_triggers: ForgetsTheDataOfTriggers;
+    loses_the_outbox: LosesTheOutbox;
+    forgets_what_it_received: ForgetsWhatItReceived;
     forgets_checkpoints: ForgetsCheckpoints;
     keeps_late_checkpoints: KeepsLateCheckpoints;
     remembers_triggers_for_ever: RemembersTriggersForEver;

@@ -10,7 +10,7 @@ use crate::{
 use allora_core::{
     Error, StoredSchedule,
     backend::JobState,
-    schedule::{Field, ParseError},
+    schedule::{AnySchedule, Field, ParseError},
     stored::Definition,
 };
 use serde_json::{Map, Value};
@@ -229,7 +229,7 @@ impl Draft {
 /// schedule, where it has its place if it is wrong.
 fn split(text: &str) -> Vec<String> {
     let mut values = vec![String::new(); parts().count()];
-    for (i, part) in text.split(';').map(str::trim).enumerate() {
+    for (i, part) in AnySchedule::parts(text).map(|(_, part)| part.trim()).enumerate() {
         let (key, value) = part.split_once(' ').unwrap_or((part, ""));
         let place = parts().skip(1).position(|(own, ..)| *own == key).map(|place| place + 1);
         match place.filter(|place| i > 0 && values[*place].is_empty()) {

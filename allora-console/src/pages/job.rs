@@ -563,6 +563,7 @@ mod tests {
             "no-entry",
             "dropped-by-clock-change",
             "moved-by-clock-change",
+            "moved-by-calendar",
         ];
         for code in WhyCode::ALL.iter().map(|code| code.word()).filter(|code| !plain.contains(code))
         {

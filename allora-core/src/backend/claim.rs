@@ -25,7 +25,7 @@ pub struct Claim {
     /// The head that was read, or the cursor's occurrence if the head is a trigger.
     pub expected: Occurrence,
     /// The occurrence to start: the expected one, or a later one of the same schedule if `not_run`
-    /// accounts for those before it. Not after the store's now.
+    /// accounts for those before it. A later one is not after the store's now.
     pub start: Occurrence,
     /// The earliest time of a claim of a later `start`; the head's own is in the record.
     pub start_due_at: Option<Time>,
@@ -105,9 +105,10 @@ impl Claim {
         self
     }
 
-    /// Checks the conditions that are independent of the record: a started occurrence is not in the
-    /// future, the cursor moves forward, and occurrences that are not run are counted. The store
-    /// checks them because `next_at` is user code.
+    /// Checks the conditions that are independent of the record: an occurrence that is started instead
+    /// of the expected one is not in the future, the cursor moves forward, and occurrences that are not
+    /// run are counted. The store checks them because `next_at` is user code. The scheduled time of the
+    /// expected one may be in the future: a calendar may have moved it to an earlier day.
     pub(crate) fn is_sound(&self, now: Time) -> bool {
         let forward = match self.then {
             Cursor::To(Some(next)) => next.scheduled_at > self.start.scheduled_at,
@@ -122,7 +123,8 @@ impl Claim {
             }
         };
         let in_time = self.not_after.is_none_or(|until| now <= until);
-        forward && accounted && in_time && self.start.scheduled_at <= now
+        let has_come = self.not_run.is_none() || self.start.scheduled_at <= now;
+        forward && accounted && in_time && has_come
     }
 }
 

@@ -38,6 +38,9 @@ pub enum Flag<'a> {
     Ended,
     /// Its record cannot be read.
     Unreadable,
+    /// Runs after it are to be triggered ([`Chain::outbox`](super::Chain::outbox)). It is no state of
+    /// a job, and has no number: nodes look for it.
+    Outbox,
     /// It is a stored schedule of this kind; with an empty text, a job in code.
     Kind(&'a str),
     /// It is a stored schedule of this owner.
@@ -47,8 +50,8 @@ pub enum Flag<'a> {
 }
 
 /// The flags of a store's index that are no words of the definition.
-pub(crate) const INDEXED: [Flag<'static>; 4] =
-    [Flag::Failing, Flag::Dead, Flag::Paused, Flag::Ended];
+pub(crate) const INDEXED: [Flag<'static>; 5] =
+    [Flag::Failing, Flag::Dead, Flag::Paused, Flag::Ended, Flag::Outbox];
 
 impl Flag<'_> {
     /// The flags that need no text, in the order in which pages and tables show them.
@@ -74,6 +77,7 @@ impl Flag<'_> {
             Flag::Paused => "paused",
             Flag::Ended => "ended",
             Flag::Unreadable => "unreadable",
+            Flag::Outbox => "outbox",
             Flag::Kind(_) => "kind",
             Flag::Owner(_) => "owner",
             Flag::Tag(_) => "tag",
@@ -88,7 +92,9 @@ impl Flag<'_> {
             Flag::Kind(text) | Flag::Owner(text) | Flag::Tag(text) => {
                 Some(format!("{}:{text}", self.word()))
             }
-            Flag::Failing | Flag::Dead | Flag::Paused | Flag::Ended => Some(self.word().to_owned()),
+            Flag::Failing | Flag::Dead | Flag::Paused | Flag::Ended | Flag::Outbox => {
+                Some(self.word().to_owned())
+            }
         }
     }
 
@@ -114,6 +120,7 @@ impl Flag<'_> {
                     && state.head.is_none()
             }
             Flag::Unreadable => false,
+            Flag::Outbox => state.chain.as_ref().is_some_and(|chain| !chain.outbox.is_empty()),
             Flag::Kind(kind) => state.kind == kind,
             Flag::Owner(owner) => {
                 is_stored && owner_and_tags(&state.definition).0.as_deref() == Some(owner)

@@ -5,6 +5,7 @@
 //! expectation holds, and replies by position. Policies (catch-up, overlap, delay, jitter, windows)
 //! belong to core; a backend has none.
 
+mod chain;
 mod claim;
 mod flags;
 mod history;
@@ -19,6 +20,9 @@ mod reply;
 mod state;
 mod streak;
 
+pub use chain::{
+    After, Chain, FOLLOW_UP, FollowUp, Follower, MAX_CHAIN, MAX_FOLLOWERS, MAX_OUTBOX, On, followed,
+};
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
 pub use flags::{Count, Counts, Flag, Flagged, MOST_COUNTED, OVERDUE};
 pub(crate) use flags::{INDEXED, MOST_TEXTS, has_failed, is_active};

@@ -18,7 +18,10 @@ impl NotRun {
     /// Missed or skipped, as the reason says.
     pub fn outcome(&self) -> Outcome {
         match self.reason {
-            NotRunReason::CatchUp | NotRunReason::Window => Outcome::Missed,
+            NotRunReason::CatchUp
+            | NotRunReason::Window
+            | NotRunReason::TooManyTriggers
+            | NotRunReason::ChainTooLong => Outcome::Missed,
             NotRunReason::Overlap | NotRunReason::ConcurrencyKey | NotRunReason::Calendar => {
                 Outcome::Skipped
             }
@@ -38,6 +41,12 @@ pub enum NotRunReason {
     CatchUp,
     /// Missed: they are later than the window allows.
     Window,
+    /// Missed: a run after the end of another job, because too many triggers of the job, or too many
+    /// such runs, waited already.
+    TooManyTriggers,
+    /// Missed: a run after the end of another job, because the chain of jobs before it is longer than
+    /// [`MAX_CHAIN`](super::MAX_CHAIN), or is a cycle.
+    ChainTooLong,
     /// Skipped: the run before them was still active.
     Overlap,
     /// Skipped: they came due while the job waited for its concurrency key, or the longest wait was
@@ -67,6 +76,8 @@ impl NotRunReason {
         match self {
             NotRunReason::CatchUp => "catch_up",
             NotRunReason::Window => "window",
+            NotRunReason::TooManyTriggers => "too_many_triggers",
+            NotRunReason::ChainTooLong => "chain_too_long",
             NotRunReason::Overlap => "overlap",
             NotRunReason::ConcurrencyKey => "concurrency_key",
             NotRunReason::Calendar => "calendar",
@@ -110,6 +121,8 @@ impl NotRunReason {
         let all = [
             NotRunReason::CatchUp,
             NotRunReason::Window,
+            NotRunReason::TooManyTriggers,
+            NotRunReason::ChainTooLong,
             NotRunReason::Overlap,
             NotRunReason::ConcurrencyKey,
             NotRunReason::Calendar,

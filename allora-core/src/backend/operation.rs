@@ -1,6 +1,8 @@
 //! Operations on records: the request of [`Backend::reschedule`](super::Backend::reschedule).
 
-use super::{Claim, ClaimKey, Cursor, ImportedProgress, NextRun, NotRun, Occurrence};
+use super::{
+    Claim, ClaimKey, Cursor, FollowUp, Follower, ImportedProgress, NextRun, NotRun, Occurrence, On,
+};
 use crate::{record::TRIGGER_RETENTION, time::Time};
 use allora_schedule::Excluded;
 use std::{fmt, time::Duration};
@@ -385,6 +387,31 @@ pub enum Action<'a> {
     /// rejected, and the leases of these runs. A job that is created again under this name has them,
     /// too: its exclusive runs wait for their ends.
     Delete,
+    /// Notes that a job runs after this one. If there is no job of this name, one that is created later
+    /// has the note.
+    Follow {
+        /// The name of the job that runs after this one.
+        job: &'a str,
+        /// The ends that it follows.
+        on: On,
+    },
+    /// Adds a run that follows the end of an occurrence of another job, unless it was added before.
+    /// `Invalid` if this job does not run after that one. If too many triggers wait, the run is recorded
+    /// as missed.
+    FollowUp {
+        /// The name of the job whose occurrence has ended.
+        from: &'a str,
+        /// The follow-up, as the outbox of that job has it.
+        follow_up: &'a FollowUp,
+    },
+    /// Removes these follow-ups from the outbox, and these followers if they are as they were read.
+    /// Without any, reads the outbox, also that of a deleted job.
+    Confirm {
+        /// The follow-ups that were delivered.
+        done: &'a [FollowUp],
+        /// The jobs that do not run after this one any more.
+        gone: &'a [Follower],
+    },
     /// Deletes the record, as [`Delete`](Self::Delete), if it is the one that was read and nothing
     /// waits in it: no run, retry, trigger, dead letter or pause. Otherwise changes nothing.
     Prune {

@@ -1,7 +1,7 @@
 //! Replies to operations.
 
 use super::{
-    Claimed, Ended, History, HistoryEntry, HistoryQuery, JobState, Occurrence, StreakReport,
+    Chain, Claimed, Ended, History, HistoryEntry, HistoryQuery, JobState, Occurrence, StreakReport,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -25,12 +25,15 @@ pub struct Applied {
     /// The changes of failures in a row that these operations have made. A repeated operation makes none.
     /// Default: empty.
     pub reports: Vec<StreakReport>,
+    /// The jobs of these operations whose [outbox](super::Chain::outbox) is not empty. Default: empty.
+    pub outboxes: Vec<String>,
 }
 
 impl Applied {
     /// The replies to operations that were decided at `now`.
     pub fn new(now: Time, replies: Vec<Result<Reply>>) -> Self {
-        Self { now, replies, min_fence: 0, lapsed: Vec::new(), reports: Vec::new() }
+        let (lapsed, reports, outboxes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { now, replies, min_fence: 0, lapsed, reports, outboxes }
     }
 
     /// With the highest fence of the removed tombstones.
@@ -51,6 +54,13 @@ impl Applied {
     #[must_use]
     pub fn reports(mut self, reports: Vec<StreakReport>) -> Self {
         self.reports = reports;
+        self
+    }
+
+    /// With the jobs whose outboxes are not empty.
+    #[must_use]
+    pub fn outboxes(mut self, outboxes: Vec<String>) -> Self {
+        self.outboxes = outboxes;
         self
     }
 
@@ -105,6 +115,8 @@ pub enum Reply {
     Invalid,
     /// The triggered occurrence, and the record.
     Triggered(Box<Triggered>),
+    /// The followers and the outbox.
+    Outbox(Box<Chain>),
     /// The record after the change, or the unchanged record if the condition did not hold.
     State(Box<JobState>),
 }

@@ -1,6 +1,6 @@
 //! The state of a job, as a backend shows it.
 
-use super::{NotRunReason, Outcome, Streak, Waiter};
+use super::{Chain, NotRunReason, Outcome, Streak, Waiter};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -99,6 +99,8 @@ pub struct JobState {
     pub streak: Option<Streak>,
     /// The totals since the job was created.
     pub counters: Counters,
+    /// The jobs that run after it, and the runs of them that are to be triggered. `None` for most jobs.
+    pub chain: Option<Box<Chain>>,
 }
 
 impl JobState {

@@ -24,6 +24,14 @@ pub(crate) struct CheckedSchedule<'a> {
 /// The age up to which the single time of a job that is added counts as now.
 const AS_NOW: Duration = Duration::from_secs(60);
 
+/// The most occurrences that are due later than others before them, as they are moved.
+const MOST_MOVED: usize = 10_000;
+
+/// No occurrence moves further.
+const FURTHEST_MOVE: TimeDelta = TimeDelta::days(63);
+
+const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
+
 /// `true` if a single time is too old at `now` to count as now.
 pub(crate) fn is_past(at: Time, now: Time) -> bool {
     saturating_add(at, AS_NOW) < now
@@ -67,12 +75,50 @@ impl<'a> CheckedSchedule<'a> {
         Ok(self.instant_after(after)?.and_then(|at| self.next(at)))
     }
 
-    /// The first occurrence of a job that is added at `now`. A single time of up to [a minute](AS_NOW)
-    /// before counts as now.
+    /// The first occurrence of a job that is added at `now`: its start, if it is an occurrence and not
+    /// more than [a minute](AS_NOW) past. An interval whose start is longer past goes on as if it had run
+    /// since.
     pub(crate) fn first(&self, now: Time) -> Planned<Option<NextRun>> {
-        let first = self.following(now, 0)?;
-        let only = self.only_time().filter(|at| first.is_none() && !is_past(*at, now));
-        Ok(first.or_else(|| self.next(only?)))
+        let start = self.settings.start.filter(|start| *start <= now);
+        let is_due = |at: &Time| *at <= now && !is_past(*at, now) && self.has(*at);
+        if let Some(due) = start.or_else(|| self.own_start()).filter(is_due) {
+            return Ok(self.next(due));
+        }
+        match start.filter(|_| !matches!(self.moved(now), Ok(Some(_)))) {
+            Some(start) => self.following(self.latest_of_chain(start, now)?.unwrap_or(now), 0),
+            None => self.upcoming(now, None, 0),
+        }
+    }
+
+    /// The instant with which the schedule itself begins, if it is one of this library.
+    fn own_start(&self) -> Option<Time> {
+        let is_built_in = self.job.is_built_in(Token(()));
+        let text = is_built_in.then(|| self.job.definition()).flatten()?;
+        allora_schedule::parse(&text).ok()?.start()
+    }
+
+    /// The first occurrence after `last` that runs after `now`: [`following`](Self::following) `now`,
+    /// unless the schedule moves its occurrences. Then it may be one of the days before.
+    pub(crate) fn upcoming(
+        &self,
+        now: Time,
+        last: Option<Time>,
+        started: u64,
+    ) -> Planned<Option<NextRun>> {
+        let mut after = last.map_or(now, |last| last.max(now));
+        if self.moved(now)?.is_some() {
+            let before = now.checked_sub_signed(FURTHEST_MOVE).unwrap_or(Time::UNIX_EPOCH);
+            after = last.map_or(before, |last| last.max(before));
+        }
+        loop {
+            let next = self.following(after, started)?;
+            match next {
+                Some(next) if self.moved(next.scheduled_at)?.is_some_and(|to| to <= now) => {
+                    after = next.scheduled_at;
+                }
+                next => return Ok(next),
+            }
+        }
     }
 
     /// The only scheduled time of a job whose schedule is [`at`](crate::at()), unless its bounds leave
@@ -98,7 +144,40 @@ impl<'a> CheckedSchedule<'a> {
     /// The last nominal time of the chain from `from` that is due at `now`; `from` itself is due.
     /// `None` if the schedule does not compute it.
     pub(crate) fn latest(&self, from: Time, now: Time) -> Planned<Option<Time>> {
-        self.due_until(now).map_or(Ok(Some(from)), |until| self.latest_of_chain(from, until))
+        let Some(until) = self.due_until(now) else { return Ok(Some(from)) };
+        let mut latest = self.latest_of_chain(from, until)?;
+        for _ in 0..MOST_MOVED {
+            match latest {
+                Some(at) if at > from && !self.is_due_by(at, until)? => {
+                    latest = self.latest_of_chain(from, at - MILLISECOND)?;
+                }
+                latest => return Ok(latest),
+            }
+        }
+        Ok(Some(from))
+    }
+
+    /// `true` if a nominal time up to `until` is not moved to a later one.
+    pub(crate) fn is_due_by(&self, at: Time, until: Time) -> Planned<bool> {
+        Ok(self.moved(at)?.is_none_or(|to| to <= until))
+    }
+
+    /// The first nominal time of the chain from `from` that is moved to the same instant as `at`.
+    pub(crate) fn first_moved_as(&self, at: Time, from: Time) -> Planned<Time> {
+        let mut first = at;
+        let Some(to) = self.moved(at)? else { return Ok(at) };
+        while let Some(before) = self.latest_of_chain(from, first - MILLISECOND)?
+            && before < first
+            && self.moved(before)? == Some(to)
+        {
+            first = before;
+        }
+        Ok(first)
+    }
+
+    /// The instant to which the schedule moves this nominal time; `None` if it moves none.
+    pub(crate) fn moved(&self, at: Time) -> Planned<Option<Time>> {
+        guarded(|| self.job.moved(at).map(whole_millis))
     }
 
     /// The last nominal time that is due at `now`, if there is an occurrence at it.
@@ -147,7 +226,7 @@ impl<'a> CheckedSchedule<'a> {
 
     /// `true` if `at` is a scheduled time, as far as a schedule can tell for a single time.
     pub(crate) fn has(&self, at: Time) -> bool {
-        self.instant_after(at - TimeDelta::milliseconds(1)) == Ok(Some(at))
+        self.instant_after(at - MILLISECOND) == Ok(Some(at))
     }
 
     /// The policy for missed occurrences.
@@ -168,7 +247,9 @@ impl<'a> CheckedSchedule<'a> {
 
     /// The nominal time and the due time of `at`; `None` if the due time is out of range.
     pub(crate) fn next(&self, at: Time) -> Option<NextRun> {
-        self.settings.next(self.name, at)
+        // A faulty schedule is reported where it is asked for its times.
+        let to = self.moved(at).ok().flatten().unwrap_or(at);
+        self.settings.next_moved(self.name, at, to)
     }
 }
 

@@ -144,6 +144,10 @@ where
         self.schedule.is_excluded(at)
     }
 
+    fn moved(&self, at: Time) -> Option<Time> {
+        self.schedule.moved(at)
+    }
+
     fn definition(&self) -> Option<String> {
         self.schedule.definition()
     }

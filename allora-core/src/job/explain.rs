@@ -10,7 +10,8 @@ use allora_schedule::{Note, Schedule, jitter};
 pub struct Explained {
     /// The scheduled time.
     pub nominal: Time,
-    /// The earliest time of a claim: scheduled time, delay and jitter.
+    /// The earliest time of a claim: the scheduled time, or the one to which it is
+    /// [moved](crate::Schedule::moved), delay and jitter.
     pub due: Time,
     /// The reasons for a difference from the plain reading of the schedule; often empty.
     pub reasons: Vec<String>,
@@ -49,7 +50,8 @@ impl Settings {
         let mut explained: Vec<Explained> = Vec::new();
         for instant in allora_schedule::explain(schedule, begin, until).take(limit) {
             let nominal = instant.scheduled_at;
-            let Some(next) = self.next(name, nominal) else { break };
+            let moved = schedule.moved(nominal).unwrap_or(nominal);
+            let Some(next) = self.next_moved(name, nominal, moved) else { break };
             let reasons = reasons(name, self, nominal, instant.notes);
             explained.push(Explained { nominal, due: next.due_at, reasons });
         }

@@ -30,7 +30,7 @@ pub use spec::{IntoJob, JobSpec};
 #[cfg(feature = "json")]
 pub(crate) use text::SettingsReader;
 pub(crate) use text::{
-    DefinitionText, due_lease, failure_rules, history_of, owner_and_tags, window_in,
+    DefinitionText, after_in, due_lease, failure_rules, history_of, owner_and_tags, window_in,
 };
 
 use crate::{
@@ -120,6 +120,12 @@ pub trait Job: Send + Sync + 'static {
     fn is_excluded(&self, at: Time) -> bool {
         let _ = at;
         false
+    }
+
+    /// As [`Schedule::moved`](crate::Schedule::moved).
+    fn moved(&self, at: Time) -> Option<Time> {
+        let _ = at;
+        None
     }
 
     /// As [`Schedule::definition`](crate::Schedule::definition). The store keeps the text of a type

@@ -95,7 +95,8 @@ impl Redefinition<'_> {
             Some(begun) => former?.following(begun.scheduled_at, started).ok()?,
             None => cursor,
         };
-        let first = first.filter(|next| next.scheduled_at <= self.now)?;
+        let has_come = |next: &NextRun| next.scheduled_at.min(next.due_at) <= self.now;
+        let first = first.filter(has_come)?;
         let found = former.and_then(|former| {
             let last = former.latest(first.scheduled_at, self.now).ok()??;
             let count = former.count(first.scheduled_at, last).ok()?.map(|more| more + 1);
@@ -118,11 +119,10 @@ impl Redefinition<'_> {
                 // Of another schedule from now on, now included.
                 let before = self.now - TimeDelta::milliseconds(1);
                 let from = if self.new.has(self.now) { before } else { self.now };
-                let after = match last_started {
-                    Some(last) if self.same_schedule => last,
-                    last => last.map_or(from, |last| last.max(from)),
-                };
-                self.new.following(after, started)
+                match last_started {
+                    Some(last) if self.same_schedule => self.new.following(last, started),
+                    last => self.new.upcoming(from, last, started),
+                }
             }
         }
     }

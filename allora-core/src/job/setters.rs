@@ -70,7 +70,9 @@ macro_rules! setters {
         }
 
         /// The earliest scheduled time (cut to milliseconds, as every scheduled time is). The first
-        /// occurrence is the first one at or after it; of a stored schedule even if that is past.
+        /// occurrence is the first one at or after it, and that of an interval is the start itself. If the
+        /// start is more than a minute past when the job is added, the first occurrence is the next one
+        /// from now on; of a stored schedule, it is still the first one since the start.
         pub fn starting(mut self, at: Time) -> Self {
             self.settings_mut().start = Some(whole_millis(at));
             self
@@ -131,6 +133,20 @@ macro_rules! setters {
         /// Range: 1 to 1 million entries, 1 hour to 100 years.
         pub fn history(mut self, entries: u32, age: Duration) -> Self {
             self.settings_mut().history = Some(JobHistory::new(entries, age));
+            self
+        }
+
+        /// Runs after another job, in addition to the times of the schedule: each time an occurrence of
+        /// that job [ends so](crate::On), and also when the node dies that has run it. The run is a
+        /// trigger of this job whose id contains the [key](crate::backend::followed) of that occurrence,
+        /// and which is accepted once. A pause holds it back. With [`never`](crate::schedule::never) as
+        /// its schedule, the job runs at no other time.
+        ///
+        /// The jobs can be added in any order. Several jobs can run after one, up to
+        /// [64](crate::backend::MAX_FOLLOWERS), and chains have up to
+        /// [32](crate::backend::MAX_CHAIN) jobs. A job runs after one other job.
+        pub fn after(mut self, job: impl Into<String>, on: crate::On) -> Self {
+            self.settings_mut().after = Some(crate::After::new(job, on));
             self
         }
 

@@ -2,9 +2,9 @@
 
 use super::{AlertRule, Breaker, ConcurrencyKey, JobHistory};
 use crate::{
-    backend::NextRun,
+    backend::{After, NextRun},
     error::{Error, Result},
-    name::check_word,
+    name::{check_name, check_word},
     schedule::{Warning, jitter},
     time::{Time, checked_add},
 };
@@ -47,6 +47,8 @@ pub struct Settings {
     pub alert: Option<AlertRule>,
     /// The history of the job, where that is less than the store keeps.
     pub history: Option<JobHistory>,
+    /// The job after whose ends it runs, in addition to the times of its schedule.
+    pub after: Option<After>,
     /// The team or person that is responsible for a stored schedule: one word. It changes nothing about
     /// its runs.
     pub owner: Option<String>,
@@ -181,18 +183,40 @@ impl Settings {
     /// The nominal time `at` with its due time: `at`, the delay, and the jitter derived from the
     /// job's name. `None` past the year 9999.
     pub fn next(&self, name: &str, at: Time) -> Option<NextRun> {
-        let shift = self.delay.checked_add(jitter(name, at, self.jitter))?;
-        Some(NextRun { scheduled_at: at, due_at: checked_add(at, shift)? })
+        self.next_moved(name, at, at)
     }
 
-    /// The time to pass to `next_at` for the first occurrence after `after` that the start allows.
-    /// The result must be strictly later, so the millisecond before the start is passed, which
-    /// admits the start itself. A schedule that counts from its argument gets the start, because
-    /// its times would be off by that millisecond.
-    pub(crate) fn begin(&self, after: Time, next_at: impl FnOnce(Time) -> Option<Time>) -> Time {
+    /// As [`next`](Self::next), for an occurrence that its schedule [moves](crate::Schedule::moved) to
+    /// the instant `to`.
+    pub(crate) fn next_moved(&self, name: &str, at: Time, to: Time) -> Option<NextRun> {
+        let shift = self.delay.checked_add(jitter(name, at, self.jitter))?;
+        Some(NextRun { scheduled_at: at, due_at: checked_add(to, shift)? })
+    }
+
+    /// The time to pass to `next_at` for the first occurrence after `after` that the start allows: the
+    /// start itself, if it is an occurrence. The result of `next_at` is later than its argument, so the
+    /// millisecond before the start is passed. A schedule that counts from its argument would be off by
+    /// that millisecond; it gets the occurrence that would precede the start.
+    pub(crate) fn begin(&self, after: Time, next_at: impl Fn(Time) -> Option<Time>) -> Time {
         let Some(start) = self.start.filter(|start| *start > after) else { return after };
         let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
-        if next_at(before) == Some(start) { before } else { start }
+        let (first, next) = (next_at(before), next_at(start));
+        if first == Some(start) {
+            return before;
+        }
+        let Some((first, next)) = first.zip(next).filter(|(first, next)| first != next) else {
+            return start;
+        };
+        let period = (first - before).min(next - start).max(TimeDelta::zero());
+        let mut at = start.checked_sub_signed(period).unwrap_or(start);
+        // A calendar may have lengthened the period.
+        for _ in 0..1_000 {
+            match next_at(at) {
+                Some(later) if later > at && later < start => at = later,
+                _ => break,
+            }
+        }
+        at
     }
 
     /// The largest lateness at which an occurrence is run.
@@ -248,6 +272,20 @@ impl Settings {
         }
         if let Some(history) = &self.history {
             history.check()?;
+        }
+        if let Some(After { job, .. }) = &self.after {
+            check_name(job).map_err(|error| error.within("the job before (after)"))?;
+            if job.contains(';') {
+                return wrong(&format!(
+                    "no text can say that a job runs after {job:?}, because of the semicolon; rename that job"
+                ));
+            }
+            if self.placement == Placement::EveryNode {
+                return wrong(
+                    "a job that runs on every node cannot run after another one (after), because the \
+                     store has no record of it; let it run on one node",
+                );
+            }
         }
         if let Some(owner) = &self.owner {
             check_word("owner", owner)?;

@@ -6,6 +6,7 @@ use super::{
     is_number,
 };
 use crate::{
+    backend::After,
     error::Result,
     schedule::{AnySchedule, Field, ParseError, parse_instant, parse_period, period_text},
     time::Time,
@@ -51,7 +52,16 @@ pub(crate) fn due_lease(definition: &str) -> Option<Duration> {
     let Delivery::AtLeastOnce { lease } = settings.delivery else { return None };
     // A node reads a named calendar before it claims.
     let has_named = parts(&schedule).any(|(_, part)| AnySchedule::is_named_calendar(part));
-    (!has_named && settings.concurrency_key.is_none()).then_some(lease)
+    // What is moved to an earlier day is claimed before its scheduled time.
+    let moves = ["move", "business"].iter().any(|word| schedule.contains(word));
+    (!has_named && !moves && settings.concurrency_key.is_none()).then_some(lease)
+}
+
+/// The job after which a job with this definition runs, as far as this build can read it.
+pub(crate) fn after_in(definition: &str) -> Option<After> {
+    // Most have none.
+    let may_have_one = definition.contains("after");
+    may_have_one.then(|| DefinitionText::read(definition).ok())??.settings.after
 }
 
 /// The owner and the tags in a definition, as far as this build can read it.
@@ -105,7 +115,7 @@ impl Settings {
     }
 
     /// All settings; the value is missing if it is the default.
-    fn each(&self) -> [(&'static str, Option<String>); 18] {
+    fn each(&self) -> [(&'static str, Option<String>); 19] {
         let Self {
             delivery,
             catch_up,
@@ -123,6 +133,7 @@ impl Settings {
             breaker,
             alert,
             history,
+            after,
             owner,
             tags,
             // They belong to the build, not to the text.
@@ -167,6 +178,7 @@ impl Settings {
             ("breaker", breaker.map(|breaker| breaker.to_string())),
             ("alert", alert.map(|alert| alert.to_string())),
             ("history", history.map(|history| history.to_string())),
+            ("after", after.as_ref().map(ToString::to_string)),
             ("owner", owner.clone()),
             ("tags", (!tags.is_empty()).then(|| tags.join(","))),
             ("timeout", period(timeout)),
@@ -176,10 +188,9 @@ impl Settings {
 
 /// The parts between semicolons, without surrounding blanks, each with its byte position.
 fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let start = text.as_ptr() as usize;
-    text.split(';').map(move |part| {
-        let part = part.trim_matches(' ');
-        (part.as_ptr() as usize - start, part)
+    AnySchedule::parts(text).map(|(at, part)| {
+        let begin = part.len() - part.trim_start_matches(' ').len();
+        (at + begin, part.trim_matches(' '))
     })
 }
 
@@ -275,6 +286,10 @@ impl SettingsReader {
             "alert" => settings.alert = Some(words.rest("a number of failures")?),
             "history" => settings.history = Some(words.rest("a number of entries and an age")?),
             "max-key-wait" => settings.max_key_wait = Some(words.period()?),
+            "after" => {
+                let what = "a job, and succeeded, failed or ended, as in: after import succeeded";
+                settings.after = Some(words.rest(what)?);
+            }
             _ => {
                 return Err(wrong(name_at, name, "is not a setting of this build")
                     .remedy("correct it, or update this program"));

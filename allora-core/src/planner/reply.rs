@@ -133,6 +133,8 @@ impl Planner {
                 self.turn_off(id, Off::Deleted, now);
                 None
             }
+            // Of no operation of a planner.
+            Reply::Outbox(_) => None,
             Reply::State(state) => {
                 self.on_state(id, &request.action, &state, now);
                 None

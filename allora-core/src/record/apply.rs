@@ -1,10 +1,11 @@
 //! The one entry point of the state machine: an operation applied to a record.
 
 use super::{
-    HistoryBuffer, OpContext, Record, claim, complete, define, key, live, note, operate, trigger,
+    HistoryBuffer, OpContext, Record, chain, claim, complete, define, key, live, note, operate,
+    trigger,
 };
 use crate::{
-    backend::{Action, JobState, NewSchedule, Operation, Reply, Triggered},
+    backend::{Action, FOLLOW_UP, JobState, NewSchedule, Operation, Reply, Triggered},
     error::{Error, ErrorKind, Result},
 };
 
@@ -83,6 +84,13 @@ fn decide(
         }
         Action::Trigger { id, scheduled_at, retention, data } => {
             let record = live(record, name)?;
+            if id.starts_with(FOLLOW_UP) {
+                let own = format!(
+                    "the id {id:?} of a trigger begins with {FOLLOW_UP:?}, which is reserved for runs after \
+                     other jobs; use another id"
+                );
+                return Err(Error::invalid(own));
+            }
             let (scheduled_at, retention, data) = (*scheduled_at, *retention, *data);
             let new = trigger::NewTrigger { id, scheduled_at, retention, data };
             let (occurrence, status) = record.trigger(name, &new, context.now)?;
@@ -96,17 +104,32 @@ fn decide(
             let reply = match record {
                 None => Reply::Absent,
                 Some(record) => match complete::end(record, operation, *fence, context, history) {
-                    Reply::LeaseLost if !record.is_live() => Reply::Deleted,
+                    Reply::LeaseLost if !record.is_live() => record.gone(),
                     reply => reply,
                 },
             };
             return Ok(reply);
         }
+        Action::Follow { job, on } => return chain::follow(record, name, (job, *on), context),
+        // Of a tombstone, too.
+        Action::Confirm { done, gone } => {
+            return Ok(match record {
+                None => Reply::Absent,
+                Some(record) => record.confirm(done, gone),
+            });
+        }
+        Action::FollowUp { from, follow_up } => {
+            return Ok(match record {
+                None => Reply::Absent,
+                Some(record) if !record.is_live() => record.gone(),
+                Some(record) => record.receive(name, from, follow_up, context, history),
+            });
+        }
         Action::ClaimKey(claim) => return Ok(key::claim(record, name, claim, context)),
         Action::ReleaseKey { fence } => {
             return Ok(match record {
                 None => Reply::Absent,
-                Some(record) if !record.is_live() => Reply::Deleted,
+                Some(record) if !record.is_live() => record.gone(),
                 Some(record) => record.release_key(*fence),
             });
         }
@@ -124,7 +147,7 @@ fn decide(
     }
     let record = match record {
         None => return Ok(Reply::Absent),
-        Some(record) if !record.is_live() => return Ok(Reply::Deleted),
+        Some(record) if !record.is_live() => return Ok(record.gone()),
         Some(record) => record,
     };
     match &operation.action {
@@ -189,6 +212,8 @@ pub fn apply_unreadable(
         | Action::ReleaseKey { .. } => Ok(Reply::LeaseLost),
         Action::Read
         | Action::ClaimKey(_)
+        | Action::FollowUp { .. }
+        | Action::Confirm { .. }
         | Action::Register { .. }
         | Action::Redefine { .. }
         | Action::Claim(_)

@@ -347,6 +347,7 @@ impl Record {
         if outcome == Outcome::Lost {
             self.count_failure(name, &lease.occurrence, "its run was lost", now, history);
         }
+        self.followed(name, &lease.occurrence, &outcome, now, history);
         let reason = lease.cancel_reason();
         let run = || entry(lease, name, &self.kind, now, outcome);
         history.push_lapsed(|| HistoryEntry { reason, ..run() });

@@ -4,13 +4,14 @@
 //! hexadecimal text, data is text where it is UTF-8 and hexadecimal otherwise. Empty parts are
 //! omitted. Any other bytes are an error, never an empty record.
 
+mod chain;
 mod change;
 mod entry;
 
 pub use change::{decode_change, encode_change};
 pub use entry::{decode_entry, encode_entry};
 
-use self::change::WireChange;
+use self::{chain::WireChain, change::WireChange};
 use super::{Accepted, EndedBy, OccurrenceData, PendingRetry, Record, RememberedTrigger};
 use crate::{
     backend::{
@@ -126,6 +127,8 @@ struct Wire<'a> {
     counters: BTreeMap<Cow<'a, str>, u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     changes: Vec<WireChange<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chain: Option<WireChain<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -268,6 +271,7 @@ impl<'a> From<&'a Record> for Wire<'a> {
                 .map(|streak| (streak.failures, streak.alerted_at.map(ms), streak.has_paused)),
             counters: counters(record.counters),
             changes: record.changes.iter().map(WireChange::from).collect(),
+            chain: record.chain.as_deref().map(WireChain::from),
         }
     }
 }
@@ -301,6 +305,7 @@ impl Wire<'_> {
             streak: self.streak.map(read_streak).transpose()?,
             counters: read_counters(self.counters)?,
             changes: all(self.changes, WireChange::change)?,
+            chain: self.chain.map(WireChain::chain).transpose()?.map(Box::new),
         })
     }
 }
@@ -644,6 +649,7 @@ mod tests {
             streak: Some(Streak { failures: 4, alerted_at: Some(at(7)), has_paused: true }),
             counters: Counters { started: u64::MAX, lost: 4, ..Counters::default() },
             changes: change::tests::all(),
+            chain: Some(Box::new(chain::tests::full())),
         }
     }
 
@@ -667,6 +673,7 @@ mod tests {
             last: None,
             counters: Counters::default(),
             changes: Vec::new(),
+            chain: None,
             ..full()
         }
     }

@@ -104,6 +104,7 @@ pub(super) fn end(
             // At most once, the claim has moved the cursor.
             let moves = lease.on_expiry == OnExpiry::Lost || record.is_at_cursor(&lease.occurrence);
             let excluded = operation.excluded.filter(|_| moves);
+            record.followed(operation.name, &lease.occurrence, &outcome, now, history);
             record.conclude(lease.occurrence, lease.attempt, *then, &outcome, now);
             if let Some(excluded) = excluded {
                 // No fence is drawn: nodes expect the one that they know. The next claim's is higher;
@@ -193,6 +194,7 @@ pub(super) fn give_up(
         ..HistoryEntry::new(name, fence, occurrence.clone(), outcome.clone())
     });
     record.count_failure(name, &occurrence, error, context.now, history);
+    record.followed(name, &occurrence, &outcome, now, history);
     record.conclude(occurrence, attempts, then, &outcome, now);
     record.last = Some(outcome);
     true

@@ -122,6 +122,12 @@ pub(super) fn delete(
     history: &mut HistoryBuffer,
 ) -> Result {
     let record = live(slot, name)?;
+    if record.has_outbox() {
+        return Err(Error::invalid(format!(
+            "{name:?} cannot be deleted yet: runs after it are about to be triggered; delete it again in a \
+             moment, or delete the jobs that run after it first"
+        )));
+    }
     record.reap(name, context.now, history);
     let now = context.now;
     let mut leases = std::mem::take(&mut record.leases);
@@ -186,6 +192,7 @@ impl Record {
             && self.lost.is_empty()
             && self.retries.is_empty()
             && self.triggers.is_empty()
+            && !self.has_outbox()
             && self.has_forgotten_triggers(now)
             && self.dead.is_empty()
             && self.paused.is_none()
@@ -275,6 +282,7 @@ impl Record {
             fence,
             leases: tombstone.map(|record| record.leases.clone()).unwrap_or_default(),
             changes: tombstone.map(|record| record.changes.clone()).unwrap_or_default(),
+            chain: tombstone.and_then(|record| record.chain.clone()),
             ..Self::default()
         }
     }

@@ -50,7 +50,7 @@ impl FlagChanges {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlagSummary {
     /// `true` for each flag that it has of those that are no words of the definition, in their order.
-    states: [bool; 4],
+    states: [bool; 5],
     is_live: bool,
     /// Changes with kind and definition.
     generation: i64,
@@ -101,7 +101,7 @@ impl Record {
         flags
     }
 
-    fn states(&self) -> [bool; 4] {
+    fn states(&self) -> [bool; 5] {
         let is_live = self.is_live();
         let is_paused = self.paused.is_some();
         // The runs first: most jobs that have none have a cursor.
@@ -110,7 +110,8 @@ impl Record {
             && self.triggers.is_empty()
             && self.retries.is_empty()
             && !is_paused;
-        [has_failed(self.last.as_ref()), !self.dead.is_empty(), is_paused, has_ended]
+        let (has_failed, has_outbox) = (has_failed(self.last.as_ref()), self.has_outbox());
+        [has_failed, !self.dead.is_empty(), is_paused, has_ended, has_outbox]
             .map(|holds| is_live && holds)
     }
 }

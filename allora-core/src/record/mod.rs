@@ -5,6 +5,7 @@
 //! to give the same results.
 
 mod apply;
+mod chain;
 mod change;
 mod claim;
 #[cfg(feature = "codec")]
@@ -41,8 +42,8 @@ pub(crate) use key::{is_left, job_of, on};
 
 use crate::{
     backend::{
-        Counters, DeadLetter, JobState, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause,
-        Streak, Waiter,
+        Chain, Counters, DeadLetter, JobState, Lease, NextRun, Occurrence, OnExpiry, Outcome,
+        Pause, Streak, Waiter,
     },
     error::{Error, ErrorKind, Result},
     time::{Time, saturating_add},
@@ -111,6 +112,9 @@ pub struct Record {
     /// [record of all](crate::store::ChangeStore). Only such changes alter them, so that a store may keep
     /// them apart, as the dead letters.
     pub changes: Vec<Change>,
+    /// What has to do with jobs that run before and after it; `None` for most jobs. It is carried on by
+    /// a tombstone.
+    pub chain: Option<Box<Chain>>,
 }
 
 /// An occurrence that waits for another attempt.
@@ -184,11 +188,14 @@ pub enum HeadOccurrence<'a> {
 }
 
 impl Head<'_> {
-    /// A pause holds back the schedule's occurrences, started or not. Triggers still run, but wait for
+    /// A pause holds back the schedule's occurrences, started or not, and the runs after other jobs, which
+    /// no person has triggered. Triggers still run, but wait for
     /// the end of the pause once an attempt has failed.
     fn is_held_by_a_pause(&self) -> bool {
         match self.occurrence {
-            HeadOccurrence::Other(occurrence) => occurrence.trigger.is_none() || self.attempts > 0,
+            HeadOccurrence::Other(occurrence) => {
+                occurrence.trigger.is_none() || self.attempts > 0 || occurrence.is_follow_up()
+            }
             HeadOccurrence::Cursor(_) => true,
         }
     }
@@ -369,6 +376,7 @@ impl Record {
             last: self.last.clone(),
             streak: self.streak.clone(),
             counters: self.counters,
+            chain: self.chain.clone(),
         }
     }
 

@@ -148,6 +148,7 @@ impl Record {
             self.counters.cancelled += 1;
             if attempts > 0 {
                 self.last = Some(Outcome::Cancelled);
+                self.followed(name, &occurrence, &Outcome::Cancelled, now, history);
             }
             if let Some(rest) = &mut rest {
                 rest.count = rest.count.map(|count| count + 1);

@@ -101,6 +101,13 @@ impl Record {
         Ok((occurrence, TriggerStatus::New))
     }
 
+    /// `true` if a trigger of this id waits, runs, or is remembered.
+    pub(super) fn knows_trigger(&self, id: &str, now: Time) -> bool {
+        let is_it = |occurrence: &Occurrence| occurrence.trigger.as_deref() == Some(id);
+        let mut remembered = self.remembered.iter().filter(|remembered| now < remembered.until);
+        self.pending().any(is_it) || remembered.any(|remembered| is_it(&remembered.occurrence))
+    }
+
     fn add_trigger_data(&mut self, name: &str, occurrence: &Occurrence, data: &[u8]) -> Result {
         // That of a dead letter of the same time and id, which is forgotten by now.
         self.occurrence_data.retain(|one| one.occurrence != *occurrence);

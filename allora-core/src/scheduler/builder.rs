@@ -22,7 +22,7 @@ use crate::{
     stored::{Handler, Router},
 };
 use futures::FutureExt;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, iter::successors, sync::Arc, time::Duration};
 
 /// The builder of a scheduler.
 #[must_use = "a scheduler begins with `build`"]
@@ -385,6 +385,7 @@ impl SchedulerBuilder {
         let id = node_id(label.as_deref(), &*runtime)?;
         let code = (router, middleware.into());
         let node = Node::new(id, backend, runtime, config, on_event, code);
+        check_chains(&jobs)?;
         for (name, spec) in jobs {
             check(&name, &spec)?;
             node.add(name, spec)?;
@@ -407,6 +408,29 @@ impl fmt::Debug for SchedulerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SchedulerBuilder").field("backend", &self.backend).finish_non_exhaustive()
     }
+}
+
+/// Checks that no job of these runs after itself, or after one that runs on every node.
+fn check_chains(jobs: &[(Arc<str>, JobSpec)]) -> Result {
+    let all = jobs.iter().map(|(name, spec)| (&**name, &*spec.settings));
+    let all: HashMap<&str, &Settings> = all.collect();
+    let before = |name: &str| all.get(name)?.after.as_ref().map(|after| &*after.job);
+    for (name, after) in jobs.iter().filter_map(|(name, _)| Some((&**name, before(name)?))) {
+        if all.get(after).is_some_and(|it| it.placement == Placement::EveryNode) {
+            return Err(Error::invalid(format!(
+                "{name:?} cannot run after {after:?}, which runs on every node: the store has no record \
+                 of its runs; let it run on one node"
+            )));
+        }
+        let mut chain = successors(Some(after), |job| before(job)).take(all.len());
+        if chain.any(|job| job == name) {
+            return Err(Error::invalid(format!(
+                "{name:?} would run after itself, because it runs after {after:?}; let the first job of \
+                 the chain run at times of its own"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_config(config: &Config) -> Result {

@@ -8,14 +8,14 @@ use super::{
         spawned::Spawned,
         supervisor::{Stopped, Supervisor},
     },
-    upkeep::{calendars, registry::Registry, watcher::Watcher},
+    upkeep::{calendars, chains, registry::Registry, watcher::Watcher},
 };
 use crate::{
     condition::Code,
     event::Event,
     planner::{Planner, PlannerConfig},
 };
-use futures::future::{Either, join4, pending, select};
+use futures::future::{Either, join, join4, pending, select};
 use std::{
     fmt,
     pin::pin,
@@ -105,12 +105,15 @@ impl Scheduler {
                 Either::Right((stopped, _)) => stopped,
             }
         };
+        let chains = chains::deliver(node.clone(), is_over.clone());
+        let upkeep = Box::pin(async { join(registry.run(), chains).await.0 });
         let work = async {
-            let stopped = match select(pin!(work), Box::pin(registry.run())).await {
-                Either::Left((Some(stopped), registry)) => {
+            let stopped = match select(pin!(work), upkeep).await {
+                Either::Left((Some(stopped), upkeep)) => {
                     is_over.store(true, Ordering::Release);
                     node.registry.notify();
-                    registry.await;
+                    node.chains.wake.notify();
+                    upkeep.await;
                     Some(stopped)
                 }
                 Either::Left((None, _)) => None,

@@ -6,8 +6,8 @@
 //! - [`runs`]: the [`Supervisor`](runs::supervisor::Supervisor) keeps runs alive, in a task of its
 //!   own.
 //! - [`upkeep`]: the [`Registry`](upkeep::registry::Registry) keeps this node's record, the
-//!   [`Watcher`](upkeep::watcher::Watcher) looks for what does not run, and a reader keeps the
-//!   named [`calendars`](upkeep::calendars).
+//!   [`Watcher`](upkeep::watcher::Watcher) looks for what does not run, and others keep the
+//!   named [`calendars`](upkeep::calendars) and trigger what follows in [`chains`](upkeep::chains).
 //! - [`status`]: health, conditions and metrics, which the other parts write as they change.
 //!
 //! Each part has its own requests, notifications and timers, so a slow reply to one does not keep

@@ -13,7 +13,7 @@ use super::{
     },
     status::{board::Board, metrics::Metrics},
     trigger_waits::TriggerWaits,
-    upkeep::{calendar_cache::CalendarCache, misfits::Misfits},
+    upkeep::{calendar_cache::CalendarCache, chains::Chains, misfits::Misfits},
 };
 use crate::{
     backend::{Backend, JobState},
@@ -80,6 +80,7 @@ pub(crate) struct Node {
     pub(super) registry: Notify,
     /// The named calendars of stored schedules.
     pub(super) calendars: CalendarCache,
+    pub(super) chains: Chains,
     pub(super) board: Board,
     pub(super) metrics: Metrics,
     pub(super) trigger_waits: TriggerWaits,
@@ -248,6 +249,7 @@ impl Node {
             watcher: Notify::default(),
             registry: Notify::default(),
             calendars: CalendarCache::default(),
+            chains: Chains::default(),
             board: Board::default(),
             metrics: Metrics::new(),
             trigger_waits: TriggerWaits::default(),
@@ -348,6 +350,9 @@ impl Node {
             }
             shared.count_added(&name, placement);
             self.metrics.add_job(&name);
+            if let Some(after) = &spec.settings.after {
+                self.chains.add(name.clone(), after.clone());
+            }
             shared.inboxes[placement].push(Input::Add(name, spec))
         };
         drop(rejected);
@@ -362,6 +367,7 @@ impl Node {
             let mut shared = self.shared();
             let Some((name, placement)) = self.board.remove(name) else { return false };
             shared.count_removed(&name, placement);
+            self.chains.remove(&name);
             (placement, shared.inboxes[placement].push(Input::Remove(name)))
         };
         drop(rejected);

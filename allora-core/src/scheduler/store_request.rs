@@ -53,6 +53,7 @@ pub(super) async fn reschedule(
     batch: Batch<'_>,
 ) -> Result<Applied> {
     let applied = backend.reschedule(batch).await?.checked(batch.operations.len())?;
+    node.chains.found(applied.outboxes.iter().cloned());
     let lapsed_runs = applied.lapsed.iter().filter(|entry| !is_internal(&entry.name));
     node.emit(lapsed_runs.map(|entry| lapsed(entry, applied.now)));
     node.emit(applied.reports.iter().cloned().map(Event::from));

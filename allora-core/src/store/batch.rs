@@ -204,6 +204,9 @@ pub struct FastPath<V> {
     pub lapsed: Vec<HistoryEntry>,
     /// The changes of failures in a row.
     pub reports: Vec<StreakReport>,
+    /// The jobs of these operations whose outbox is not empty
+    /// ([`Record::has_outbox`](crate::record::Record::has_outbox)).
+    pub outboxes: Vec<String>,
     /// The records of names without replies, if the same round trip has read them all: in the
     /// order in which the names first occur among the operations without replies.
     pub snapshot: Option<Snapshot<V>>,
@@ -213,7 +216,7 @@ impl<V> FastPath<V> {
     /// Nothing was applied.
     pub fn none() -> Self {
         let (replies, due) = (Vec::new(), Vec::new());
-        let (lapsed, reports) = (Vec::new(), Vec::new());
-        Self { now: None, replies, due, lapsed, reports, snapshot: None }
+        let (lapsed, reports, outboxes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { now: None, replies, due, lapsed, reports, outboxes, snapshot: None }
     }
 }

@@ -85,6 +85,8 @@ struct Engine<'a, S: RecordStore> {
     /// The runs that were recorded as lost or expired.
     lapsed: Vec<HistoryEntry>,
     reports: Vec<StreakReport>,
+    /// The jobs whose outboxes are not empty.
+    outboxes: Vec<String>,
 }
 
 /// The operations on one name.
@@ -109,6 +111,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             min_fence: 0,
             lapsed: Vec::new(),
             reports: Vec::new(),
+            outboxes: Vec::new(),
         }
     }
 
@@ -137,9 +140,10 @@ impl<'a, S: RecordStore> Engine<'a, S> {
 
     /// Applies the most common operations in one round trip; groups the others by name.
     async fn fast_path(&mut self) -> Result {
-        let FastPath { now, replies, due, lapsed, reports, snapshot } =
+        let FastPath { now, replies, due, lapsed, reports, outboxes, snapshot } =
             self.store.fast_path(self.batch).await?;
         self.now = now;
+        self.outboxes = outboxes;
         self.lapsed.extend(lapsed);
         self.reports.extend(reports);
         for (position, reply) in replies {
@@ -242,6 +246,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 unproved.push(group);
                 continue;
             }
+            self.outboxes.extend(applied.has_outbox.then(|| group.name.to_owned()));
             match applied.after {
                 None => self.answer(&group.positions, applied.replies),
                 Some(after) => {
@@ -308,6 +313,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             reply
         });
         let replies = replies.collect();
+        let has_outbox = slot.as_ref().is_some_and(Record::has_outbox);
         let mut changes = history.take_changes();
         if self.store.change_store().is_none()
             && let Some(record) = &mut slot
@@ -322,7 +328,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             // They were wanted for that alone.
             history.clear();
         }
-        AppliedTo { replies, after, history, changes, lapsed, reports, notification }
+        AppliedTo { replies, after, history, changes, lapsed, reports, notification, has_outbox }
     }
 
     async fn commit(&mut self, now: Time, drafts: Drafts<'a, S::Version>) -> Result {
@@ -401,8 +407,8 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 
     async fn end(self) -> Result<Applied> {
-        let Self { store, batch, replies, now, notifications, min_fence, lapsed, reports, .. } =
-            self;
+        let Self { store, batch, replies, now, notifications, min_fence, .. } = self;
+        let (lapsed, reports, outboxes) = (self.lapsed, self.reports, self.outboxes);
         let now = match now {
             Some(now) => now,
             None => store.now(batch.time).await?,
@@ -417,7 +423,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             })
         });
         let applied = Applied::new(now, replies.collect()).min_fence(min_fence);
-        Ok(applied.lapsed(lapsed).reports(reports))
+        Ok(applied.lapsed(lapsed).reports(reports).outboxes(outboxes))
     }
 }
 
@@ -474,6 +480,8 @@ struct AppliedTo {
     lapsed: Vec<HistoryEntry>,
     reports: Vec<StreakReport>,
     notification: Option<Notification>,
+    /// Its outbox is not empty.
+    has_outbox: bool,
 }
 
 /// `true` if the commit of a decision on a possibly old record proves this reply. Other replies
@@ -529,7 +537,8 @@ fn notification_of(
             | Action::Reset { .. }
             | Action::Delete,
             Ok(_),
-        ) => Some(job()),
+        )
+        | (Action::FollowUp { .. }, Ok(Reply::Accepted)) => Some(job()),
         _ => None,
     }
 }
@@ -572,6 +581,8 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
         | Action::Release { .. }
         | Action::ClaimKey(_)
         | Action::ReleaseKey { .. }
+        | Action::FollowUp { .. }
+        | Action::Confirm { .. }
         | Action::Read
         | Action::Redefine { .. }
         | Action::Claim(_)

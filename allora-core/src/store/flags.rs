@@ -116,7 +116,8 @@ pub(super) async fn counts<S: RecordStore>(
     time: TimeSource,
 ) -> Result<Counts> {
     let looked = look(store, index, prefix, time).await?;
-    let mut keys: Vec<String> = INDEXED.into_iter().filter_map(Flag::key).collect();
+    let states = INDEXED.into_iter().filter(|flag| Flag::STATES.contains(flag));
+    let mut keys: Vec<String> = states.filter_map(Flag::key).collect();
     for begin in ["kind:", "owner:", "tag:"] {
         keys.extend(index.flag_keys(begin, MOST_TEXTS).await?);
     }

@@ -5,7 +5,7 @@ use crate::{
     backend::{Action, Edit, JobState, Operation, Page, Replan, Reply},
     error::{Error, ErrorKind, Result},
     name::{CALENDAR, calendar_record},
-    schedule::{AnySchedule, Calendar},
+    schedule::{AnySchedule, Calendar, Schedule as _},
     time::Time,
 };
 use chrono::TimeDelta;
@@ -76,8 +76,8 @@ impl Schedules {
     /// the rule `except calendar:NAME` in the text of their schedule. A name is one word of up to 184
     /// bytes, without commas and semicolons.
     ///
-    /// Returns the names of the schedules that run earlier than planned, because their next occurrence
-    /// is not excluded any more. For that, it reads all stored schedules. A planned occurrence that is
+    /// Returns the names of the schedules whose next occurrence is planned anew, because it is not
+    /// excluded any more, or is moved to another day. For that, it reads all stored schedules. A planned occurrence that is
     /// excluded now is recorded as skipped, with the reason `Calendar`, when its time comes.
     ///
     /// A node learns of the change at once if the store has notifications, and otherwise within its
@@ -293,7 +293,7 @@ impl Schedules {
     }
 
     /// Moves the cursors of the schedules that use a calendar to earlier occurrences that it does not
-    /// exclude any more. Returns the names of these schedules.
+    /// exclude any more, or to the day to which it moves them now. Returns the names of these schedules.
     async fn bring_forward(&self, calendar: &str) -> Result<Vec<String>> {
         let now = self.recent_store_time().await?;
         let mut moved = Vec::new();
@@ -365,6 +365,9 @@ fn uses(state: &JobState, calendar: &str) -> Option<Definition> {
 
 /// The plan of an occurrence that comes before the one that is planned; `None` if there is none.
 fn earlier(definition: &Definition, seen: &JobState, now: Time) -> Result<Option<Replan>> {
+    if definition.schedule().moved(now).is_some() {
+        return moved(definition, seen, now);
+    }
     let begun = seen.next.filter(|next| seen.last_started >= Some(next.scheduled_at));
     let open = seen.next.filter(|_| begun.is_none()).map(|next| next.scheduled_at);
     // An occurrence that is due stays.
@@ -380,6 +383,26 @@ fn earlier(definition: &Definition, seen: &JobState, now: Time) -> Result<Option
     let then = definition.following(&seen.name, after, seen.counters.started)?;
     let then = then.filter(|then| open.is_none_or(|open| then.scheduled_at < open));
     Ok(then.map(|then| Replan::new(seen.next, Some(then))))
+}
+
+/// The plan where the calendar moves the occurrences: the one that is planned keeps its place, and is
+/// due when the calendar says now, unless another one comes before it.
+fn moved(definition: &Definition, seen: &JobState, now: Time) -> Result<Option<Replan>> {
+    let (name, last) = (&seen.name, seen.last_started);
+    let open = seen.next.filter(|next| last < Some(next.scheduled_at));
+    if open.is_some_and(|open| open.due_at <= now) {
+        return Ok(None);
+    }
+    let after = last.map_or(now, |last| last.max(now));
+    let earlier = definition.following(name, after, seen.counters.started)?;
+    let is_before = |at: Time| open.is_none_or(|open| at < open.scheduled_at);
+    // What has passed by its moved time was left out, or has run.
+    let earlier = earlier.filter(|next| is_before(next.scheduled_at) && next.due_at > now);
+    let again = || {
+        let open = open?;
+        definition.occurrence(name, open.scheduled_at).filter(|again| again.due_at != open.due_at)
+    };
+    Ok(earlier.or_else(again).map(|then| Replan::new(seen.next, Some(then))))
 }
 
 /// The last instant up to `now` from which the schedule counts as from an occurrence: that of a period

@@ -2,6 +2,7 @@
 
 use super::{
     Definition, StoredSchedule,
+    chain::sent_or,
     errors::no_history,
     history::history_page,
     planned::{Planned, replanned},
@@ -73,7 +74,7 @@ use std::{
 /// ```
 #[derive(Clone)]
 pub struct Schedules {
-    requests: Arc<Requests>,
+    pub(super) requests: Arc<Requests>,
     shared: Arc<SharedRequests>,
     deadline: Duration,
     /// The time for which the ids of triggers are remembered.
@@ -230,7 +231,19 @@ impl Schedules {
         if new.is_empty() {
             return Ok(Vec::new());
         }
-        let replies = self.apply("add", new).await?;
+        let stored = new.iter().map(|operation| match &operation.action {
+            Action::Create(new) => (operation.name, new.definition),
+            _ => (operation.name, ""),
+        });
+        let noted = self.note_followers(stored).await?;
+        let replies = match noted.iter().all(Result::is_ok) {
+            true => self.apply("add", new).await?,
+            false => {
+                let may = new.iter().zip(&noted).filter(|(_, noted)| noted.is_ok());
+                let may: Vec<_> = may.map(|(new, _)| new.clone()).collect();
+                sent_or(noted, self.apply("add", &may).await?.into_iter())
+            }
+        };
         Ok(replies.into_iter().map(|reply| Ok(reply?.state().unwrap_or_default())).collect())
     }
 
@@ -320,6 +333,10 @@ impl Schedules {
             {
                 return Ok(seen);
             }
+            if let Some((text, _)) = changed {
+                let noted = self.note_followers([(&*stored.name, text)].into_iter()).await?;
+                noted.into_iter().collect::<Result<Vec<()>>>()?;
+            }
             let edit = Edit { generation, kind, definition: changed, data };
             let error = match self.change(&stored.name, Action::Modify(edit)).await {
                 Err(error) if error.kind() == ErrorKind::Invalid => error,
@@ -348,7 +365,7 @@ impl Schedules {
     /// # Cancel safety
     /// A dropped call may or may not have deleted it. Delete it again.
     pub async fn delete(&self, name: &str) -> Result {
-        self.apply_one("delete", &Operation::new(name, Action::Delete)).await??;
+        self.delete_after_delivery(name).await?;
         if self.deleted.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNE_EVERY) {
             // A failure is left to a later deletion.
             let prune = self.requests.backend.prune(self.now());

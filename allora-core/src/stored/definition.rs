@@ -47,8 +47,9 @@ pub(crate) type Found = Result<Arc<Calendar>, String>;
 /// | `except calendar:holidays-de` | a calendar in the store: [`Schedules::upsert_calendar`](super::Schedules::upsert_calendar) |
 /// | `only-within 9:00-17:30` | the hours within which it runs |
 /// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | a period in which it does not run |
+/// | `move next` | what the rules leave out runs on the next day that they allow: [`Move`](crate::schedule::Move) |
 ///
-/// The last four are the rules of a calendar; see [`Filtered`](crate::schedule::Filtered). They
+/// The last five are the rules of a calendar; see [`Filtered`](crate::schedule::Filtered). They
 /// belong to the schedule, and a schedule may have several of each.
 ///
 /// A definition in a later format begins with `@v` and a number. This build rejects it, and names
@@ -160,12 +161,18 @@ impl Definition {
     /// start, or after now if it has none. A single time of up to a minute before now counts as now.
     /// `None` if there is no occurrence.
     pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
-        let mut settings = self.settings.clone();
-        let start = *settings.start.get_or_insert(now);
-        let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
-        match following(name, &self.bare().with_settings(settings), before, 0)? {
+        let spec = self.bare();
+        let start = self.settings.start;
+        let from = start.unwrap_or(now);
+        let before = from.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(from);
+        if self.schedule.moved(now).is_some() {
+            let first = CheckedSchedule::of(name, &spec).upcoming(before.max(now), None, 0);
+            return first.or_else(|fault| unplanned(name, &fault));
+        }
+        let first = following(name, &spec, before, 0)?;
+        match first.filter(|first| start.is_some() || first.scheduled_at == now) {
             None => {
-                let first = CheckedSchedule::of(name, &self.bare()).first(now);
+                let first = CheckedSchedule::of(name, &spec).first(now);
                 first.or_else(|fault| unplanned(name, &fault))
             }
             first => Ok(first),
@@ -180,6 +187,13 @@ impl Definition {
         started: u64,
     ) -> Result<Option<NextRun>> {
         following(name, &self.bare(), after, started)
+    }
+
+    /// The occurrence at this time, if there is one.
+    pub(crate) fn occurrence(&self, name: &str, at: Time) -> Option<NextRun> {
+        let bare = self.bare();
+        let schedule = CheckedSchedule::of(name, &bare);
+        schedule.has(at).then(|| schedule.next(at))?
     }
 
     /// The schedule and its settings without code, for planning only.
@@ -230,6 +244,7 @@ fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
 mod tests {
     use super::*;
     use crate::{
+        backend::{After, On},
         job::{AlertRule, Breaker, CatchUp, ConcurrencyKey, Delivery, JobHistory, Overlap, Retry},
         schedule,
     };
@@ -359,6 +374,10 @@ mod tests {
             settings.alert = self.maybe(|random| {
                 AlertRule::after(1 + random.below(9) as u32).again_every(Duration::from_secs(60))
             });
+            let jobs = ["import", "a job failed", "x ended"];
+            settings.after = self.maybe(|random| {
+                After::new(jobs[random.below(3) as usize], On::ALL[random.below(3) as usize])
+            });
             settings
         }
     }
@@ -472,6 +491,13 @@ mod tests {
             Some(at("2027-01-02T00:00:00Z"))
         );
         assert_eq!(first("@every 1h", midnight), Some(at("2026-01-01T01:00:00Z")));
+        // An interval begins at its start, in the setting as in its own text.
+        for text in ["@every 1h; start 2026-01-01T00:10:00Z", "@every 1h from 2026-01-01T00:10:00Z"]
+        {
+            assert_eq!(first(text, midnight), Some(at("2026-01-01T00:10:00Z")), "{text}");
+            let late = "2026-01-01T00:10:00.250Z";
+            assert_eq!(first(text, late), Some(at("2026-01-01T00:10:00Z")), "{text}");
+        }
         assert_eq!(first("@at 2020-01-01T00:00:00Z", midnight), None);
         assert_eq!(first("@daily; end 2025-01-01T00:00:00Z", midnight), None);
     }

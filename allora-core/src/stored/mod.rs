@@ -55,6 +55,7 @@
 mod ahead;
 mod bulk;
 mod calendars;
+mod chain;
 mod changes;
 mod client;
 mod complete;

@@ -2,9 +2,10 @@
 
 use super::{Definition, Gap, StoredSchedule};
 use crate::{
-    backend::{Action, JobState, NewSchedule, NextRun, Operation, Replan},
+    backend::{Action, After, JobState, NewSchedule, NextRun, Operation, Replan},
     error::{Error, Result},
     job::{CheckedSchedule, Progress, Redefinition, warnings},
+    schedule::AnySchedule,
     time::{Time, whole_millis},
 };
 use chrono::SecondsFormat;
@@ -27,7 +28,8 @@ impl<'a> Planned<'a> {
         now: Time,
     ) -> Result<Self> {
         let next = definition.first(&stored.name, now)?;
-        if next.is_none() {
+        let is_never = matches!(definition.schedule(), AnySchedule::Never(_));
+        if next.is_none() && !is_never && definition.settings().after.is_none() {
             let from = definition.settings().start.unwrap_or(now);
             return Err(Error::invalid(format!(
                 "{:?} would never run: `{definition}` has no occurrence from {} on; use a later time, or the \
@@ -77,8 +79,9 @@ impl StoredSchedule {
     /// [`Schedules::add`](super::Schedules::add), or `SqlxTransaction::add_in` in a transaction of their own.
     ///
     /// # Errors
-    /// `Invalid` with the rejected part, or if it names a calendar of the store, which only
-    /// [`Schedules::add`](super::Schedules::add) reads.
+    /// `Invalid` with the rejected part, if it names a calendar of the store, which only
+    /// [`Schedules::add`](super::Schedules::add) reads, or if it runs after another job, whose record only
+    /// that writes.
     pub fn creation(&self, now: Time) -> Result<Creation<'_>> {
         let named = |name: &str| {
             Err(format!(
@@ -87,6 +90,13 @@ impl StoredSchedule {
         };
         let definition = self.definition().and_then(|definition| definition.with_calendars(named));
         let definition = definition.map_err(|error| self.refused(error))?;
+        if let Some(After { job, .. }) = &definition.settings().after {
+            return Err(Error::invalid(format!(
+                "{:?} runs after {job:?}, whose record has to note that first; add the schedule with \
+                 `Schedules::add`",
+                self.name
+            )));
+        }
         Planned::first(self, &definition, now).map(Creation)
     }
 
@@ -130,7 +140,7 @@ pub(super) fn replanned(
 fn first_run(stored: &StoredSchedule, next: Option<NextRun>) -> Result<Option<NextRun>> {
     let (Some(run_at), Some(next)) = (stored.first_run, next) else { return Ok(next) };
     let due_at = whole_millis(run_at);
-    if due_at < next.scheduled_at {
+    if due_at < next.scheduled_at.min(next.due_at) {
         return Err(Error::invalid(format!(
             "{:?} cannot run first at {}: its scheduled time is {}, and nothing runs before that",
             stored.name,

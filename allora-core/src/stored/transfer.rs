@@ -8,6 +8,8 @@ use super::{Definition, Schedules, requests::BATCH};
 use crate::{
     backend::{Action, ImportedProgress, JobState, NewSchedule, Operation, no_reply},
     error::{Error, Result},
+    schedule::Schedule as _,
+    time::Time,
 };
 
 impl Schedules {
@@ -69,13 +71,16 @@ pub(super) fn can_move(state: &JobState) -> Result<Definition> {
     if state.kind.is_empty() {
         return cannot("it is a job in code, which its nodes register by themselves");
     }
-    if state.next.is_some_and(|next| next.due_at < next.scheduled_at) {
+    let definition = match Definition::parse(&state.name, &state.definition) {
+        Ok(definition) => definition,
+        Err(error) => return cannot(&format!("its definition cannot be read: {error}")),
+    };
+    let is_early = state.next.is_some_and(|next| next.due_at < next.scheduled_at);
+    // A calendar may move an occurrence to an earlier day.
+    if is_early && definition.schedule().moved(Time::UNIX_EPOCH).is_none() {
         return cannot(
             "its next occurrence has a due_at before its scheduled_at; give a later one",
         );
     }
-    match Definition::parse(&state.name, &state.definition) {
-        Ok(definition) => Ok(definition),
-        Err(error) => cannot(&format!("its definition cannot be read: {error}")),
-    }
+    Ok(definition)
 }

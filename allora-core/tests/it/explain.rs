@@ -35,10 +35,10 @@ fn explain_gives_due_times_and_their_reasons() {
 }
 
 #[test]
-fn a_period_counts_from_the_start() {
+fn a_period_begins_at_the_start() {
     let late = settings(|job| job.start = Some(time("2026-01-01T03:00:30Z")));
     let explained = late.explain("job", &every(MINUTE), time("2026-01-01T00:00:10Z"), 1);
-    assert_eq!(explained[0].nominal, time("2026-01-01T03:01:30Z"));
+    assert_eq!(explained[0].nominal, time("2026-01-01T03:00:30Z"));
     let early = settings(|job| job.start = Some(Time::MIN_UTC));
     assert_eq!(early.explain("job", &every(MINUTE), Time::UNIX_EPOCH, 1).len(), 1);
 }

@@ -11,6 +11,7 @@ mod files;
 mod kinds;
 mod limits;
 mod mark;
+mod moved;
 mod pauses;
 mod routing;
 mod trigger_data;

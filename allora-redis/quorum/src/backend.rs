@@ -10,7 +10,7 @@ use super::{
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{Action, Applied, Batch, HistoryEntry, Operation, Reply, TimeSource},
-    record::{HistoryBuffer, OpContext, apply, apply_unreadable},
+    record::{HistoryBuffer, OpContext, Record, apply, apply_unreadable},
     store::too_long,
     time::saturating_add,
 };
@@ -45,6 +45,7 @@ impl RedisQuorum {
         let is_likely = |group: usize| of(group).any(is_likely);
         // The runs that each group has recorded as lost or expired when it was applied last.
         let lapsed = Mutex::new(vec![(Vec::new(), Vec::new()); groups.len()]);
+        let outboxes = Mutex::new(vec![false; groups.len()]);
         let work = |group: usize, slot: &mut Slot, clock: Clock| {
             let mut history = HistoryBuffer::lapsed();
             let apply =
@@ -54,6 +55,8 @@ impl RedisQuorum {
             let mut entries = history.take();
             entries.retain(HistoryEntry::has_lapsed);
             lapsed.lock().unwrap_or_else(PoisonError::into_inner)[group] = (entries, reports);
+            let has_outbox = slot.record.as_ref().is_some_and(Record::has_outbox);
+            outboxes.lock().unwrap_or_else(PoisonError::into_inner)[group] = has_outbox;
             replies
         };
         let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
@@ -74,7 +77,11 @@ impl RedisQuorum {
         });
         let told = lapsed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (lapsed, reports): (Vec<_>, Vec<_>) = told.into_iter().unzip();
-        Ok(Applied::new(now, replies.collect()).lapsed(lapsed.concat()).reports(reports.concat()))
+        let outboxes = outboxes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let named = groups.iter().zip(outboxes).filter(|(_, has_outbox)| *has_outbox);
+        let outboxes = named.map(|(group, _)| group.name.to_owned()).collect();
+        let applied = Applied::new(now, replies.collect()).lapsed(lapsed.concat());
+        Ok(applied.reports(reports.concat()).outboxes(outboxes))
     }
 
     /// The time that decides, for a batch without names.

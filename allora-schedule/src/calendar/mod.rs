@@ -6,20 +6,23 @@
 //! the last occurrence within the excluded stretch, and for the next one after it: years of
 //! exclusion cost one step.
 
+mod moved;
 mod named;
 mod rule;
 mod text;
 
+pub use moved::Move;
 pub use named::Calendar;
 pub(crate) use rule::Rule;
-pub use rule::{Dates, Exclusion};
-pub(crate) use text::{RULES, filtered, hours, parse};
+pub use rule::{Dates, Exclusion, Weekdays};
+pub(crate) use text::{RULES, Rules};
 
 use crate::{
     AnySchedule, Field, Note, NoteReason, ParseError, Schedule, ScheduleError, Time, Warning,
     at::shown, time::whole_millis, zone::Zone,
 };
 use chrono::TimeDelta;
+use moved::Fate;
 use rule::{Clock, Stretch};
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -36,10 +39,14 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 /// | part | leaves out |
 /// |---|---|
 /// | `except 2026-12-25 2026-12-26` | occurrences of these dates; up to 64 |
+/// | `except SAT SUN`, `except weekends` | occurrences of these days of the week |
 /// | `except 0 9 1 1 *` | occurrences at an instant of this schedule |
 /// | `except calendar:holidays-de` | occurrences that the [`Calendar`] of this name excludes |
 /// | `only-within 9:00-17:30` | occurrences before 9:00 and from 17:30 on |
 /// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | occurrences from the first instant until before the second |
+///
+/// With `move next` or `move previous` behind them, what they exclude [moves](Self::moved) to another day
+/// instead. A number, `in-month` and `each` may follow, as in `move next 3 in-month`: see [`Move`].
 ///
 /// A named calendar has no rules until [`AnySchedule::with_calendars`] gives it to the schedule.
 /// Without them, the schedule has no occurrence, and [`check`](Schedule::check) rejects it.
@@ -66,6 +73,8 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 pub struct Filtered<S> {
     schedule: S,
     rules: Vec<Rule>,
+    /// What is excluded moves.
+    moving: Option<Move>,
     /// The clock of rules without a zone.
     clock: Clock,
 }
@@ -85,7 +94,43 @@ impl<S: Schedule> Filtered<S> {
     pub(crate) fn new(schedule: S, rules: Vec<Rule>) -> Self {
         let zone = schedule.wall_clock().and_then(|zone| Zone::named(zone, 0).ok());
         let clock = Clock(zone.unwrap_or_else(Zone::utc));
-        Self { schedule, rules, clock }
+        Self { schedule, rules, moving: None, clock }
+    }
+
+    /// With more rules, and another move if there is one.
+    pub(crate) fn with(mut self, rules: Vec<Rule>, moving: Option<Move>) -> Self {
+        self.rules.extend(rules);
+        self.moving = moving.or(self.moving);
+        self
+    }
+
+    /// The same rules for the same schedule as another type.
+    pub(crate) fn map<T>(self, map: impl FnOnce(S) -> T) -> Filtered<T> {
+        let Self { schedule, rules, moving, clock } = self;
+        Filtered { schedule: map(schedule), rules, moving, clock }
+    }
+
+    /// As [`Schedule::except`]: one rule more.
+    #[must_use]
+    pub fn except(mut self, excluded: impl Into<Exclusion>) -> Self {
+        self.rules.push(excluded.into().rule());
+        self
+    }
+
+    /// As [`Schedule::only_within`]: one rule more.
+    ///
+    /// # Errors
+    /// Hours in another notation, and unknown zones.
+    pub fn only_within(mut self, hours: &str, zone: &str) -> Result<Self, ParseError> {
+        self.rules.push(Rule::hours(hours, zone)?);
+        Ok(self)
+    }
+
+    /// As [`Schedule::blackout`]: one rule more.
+    #[must_use]
+    pub fn blackout(mut self, from: Time, until: Time) -> Self {
+        self.rules.push(Rule::Blackout(whole_millis(from), whole_millis(until)));
+        self
     }
 
     /// The schedule without the calendar.
@@ -93,8 +138,15 @@ impl<S: Schedule> Filtered<S> {
         &self.schedule
     }
 
-    /// The rule that excludes an occurrence, and the stretch around it that it excludes.
+    /// The rule that leaves out an occurrence, and the stretch around it that is left out with it.
     fn excluded_by(&self, at: Time) -> Option<(usize, Stretch)> {
+        let alone = Stretch { since: at, until: at + MILLISECOND };
+        match self.fate(at) {
+            Some(Fate::At(_)) => return None,
+            Some(Fate::With(_)) => return Some((0, alone)),
+            Some(Fate::Nowhere) => return Some((1, alone)),
+            None => {}
+        }
         let mut rules = self.rules.iter().enumerate();
         rules.find_map(|(index, rule)| Some((index, rule.excludes(at, &self.clock)?)))
     }
@@ -205,13 +257,28 @@ impl<S: Schedule> Schedule for Filtered<S> {
             Rule::Named(named) => named.excludes(at, &self.clock).is_some(),
             _ => false,
         };
-        self.rules.iter().any(excludes) || self.schedule.is_excluded(at)
+        let is_excluded = match self.fate(at) {
+            Some(fate) => !matches!(fate, Fate::At(_)),
+            None => self.rules.iter().any(excludes),
+        };
+        is_excluded || self.schedule.is_excluded(at)
+    }
+
+    fn moved(&self, at: Time) -> Option<Time> {
+        match self.fate(at) {
+            Some(Fate::At(to)) => Some(to),
+            Some(_) => Some(at),
+            None => self.schedule.moved(at),
+        }
     }
 
     fn definition(&self) -> Option<String> {
         let mut text = self.schedule.definition()?;
         for rule in &self.rules {
             text = format!("{text}; {rule}");
+        }
+        if let Some(moving) = self.moving {
+            text = format!("{text}; {moving}");
         }
         Some(text)
     }
@@ -225,16 +292,18 @@ impl<S: Schedule> Schedule for Filtered<S> {
         for rule in &self.rules {
             text = format!("{text}, {}", rule.describe());
         }
-        Some(text)
+        Some(text + &self.described_move())
     }
 
     fn check(&self) -> Result<(), ScheduleError> {
         self.schedule.check()?;
         self.rules.iter().try_for_each(Rule::check)?;
+        let text = || self.definition().unwrap_or_else(|| "the schedule".into());
+        self.check_move().map_err(|why| ScheduleError::new(format!("{}: {why}", text())))?;
         let is_empty = self.schedule.next_at(Time::UNIX_EPOCH).is_some()
             && self.next_at(Time::UNIX_EPOCH).is_none();
         if is_empty {
-            let text = self.definition().unwrap_or_else(|| "the schedule".into());
+            let text = text();
             return Err(ScheduleError::new(format!(
                 "{text}: every occurrence is excluded; exclude fewer"
             )));
@@ -264,9 +333,16 @@ impl<S: Schedule> Schedule for Filtered<S> {
             }
         }
         notes.extend(runs.iter().map(|run| {
-            let reason = self.rules[run.rule].reason(run.range.first, run.range.last, &self.clock);
+            let reason = self.reason_to_leave_out(run.range.first).unwrap_or_else(|| {
+                self.rules[run.rule].reason(run.range.first, run.range.last, &self.clock)
+            });
             Note::new(run.range.first, NoteReason::Excluded, format!("{}: {reason}", run.range))
         }));
+        if self.moving.is_some() {
+            let kept = crate::between(self, after, until).take(MOST_NOTES);
+            let moved = kept.filter_map(|at| Some((at, self.move_of(at)?)));
+            notes.extend(moved.map(|(at, message)| Note::new(at, NoteReason::OtherDay, message)));
+        }
         notes.sort_by_key(|note| note.at);
         notes
     }
@@ -313,9 +389,9 @@ impl fmt::Display for Excluded {
 impl Filtered<AnySchedule> {
     /// The same times in another zone.
     pub(crate) fn in_zone(self, name: &str) -> Result<Self, ParseError> {
-        let Self { schedule, mut rules, .. } = self;
+        let Self { schedule, mut rules, moving, .. } = self;
         if schedule.follows_a_clock() {
-            return Ok(Self::new(schedule.in_zone(name)?, rules));
+            return Ok(Self::new(schedule.in_zone(name)?, rules).with(Vec::new(), moving));
         }
         let zone = Zone::named(name, 0)?;
         let set: usize = rules.iter_mut().map(|rule| usize::from(rule.set_zone(&zone))).sum();
@@ -323,7 +399,7 @@ impl Filtered<AnySchedule> {
             let reason = "means nothing to a schedule and a calendar without a wall clock";
             return Err(ParseError::new(Field::Zone, 0, name, reason).remedy("leave it away"));
         }
-        Ok(Self::new(schedule, rules))
+        Ok(Self::new(schedule, rules).with(Vec::new(), moving))
     }
 
     /// The names of its calendars.
@@ -354,6 +430,7 @@ impl Filtered<AnySchedule> {
 impl<S: fmt::Display> fmt::Display for Filtered<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.schedule)?;
-        self.rules.iter().try_for_each(|rule| write!(f, "; {rule}"))
+        self.rules.iter().try_for_each(|rule| write!(f, "; {rule}"))?;
+        self.moving.map_or(Ok(()), |moving| write!(f, "; {moving}"))
     }
 }

@@ -2,7 +2,9 @@
 
 use super::Calendar;
 use crate::{
-    AnySchedule, At, Cron, Every, Quartz, Schedule, ScheduleError, Time, at::shown, english::list,
+    AnySchedule, At, Cron, Every, ParseError, Quartz, Schedule, ScheduleError, Time,
+    at::shown,
+    english::{WEEKDAYS, list},
     zone::Zone,
 };
 use chrono::{DateTime, NaiveDate, TimeDelta};
@@ -16,6 +18,12 @@ pub struct Exclusion(pub(super) Rule);
 impl From<Dates> for Exclusion {
     fn from(dates: Dates) -> Self {
         Self(Rule::Dates(dates))
+    }
+}
+
+impl From<Weekdays> for Exclusion {
+    fn from(weekdays: Weekdays) -> Self {
+        Self(Rule::Weekdays(weekdays))
     }
 }
 
@@ -64,6 +72,34 @@ pub struct Dates {
     pub(super) zone: Option<Clock>,
 }
 
+/// Days of the week, such as the weekend; made by [`Weekdays::parse`] and [`Weekdays::weekend`].
+///
+/// They are days in the schedule's zone, unless the text names another zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weekdays {
+    /// One bit for each day; bit 0 is Sunday.
+    pub(super) days: u8,
+    pub(super) zone: Option<Clock>,
+}
+
+impl Weekdays {
+    /// Saturday and Sunday.
+    pub fn weekend() -> Self {
+        Self { days: 1 << 6 | 1, zone: None }
+    }
+
+    fn has(&self, wall: i64) -> bool {
+        // 1970-01-01 was a Thursday.
+        self.days >> (wall.div_euclid(DAY) + 4).rem_euclid(7) & 1 == 1
+    }
+
+    /// The names of the days, Monday first.
+    fn names(&self) -> Vec<String> {
+        let week = (1..=6).chain([0]).filter(|day| self.days >> day & 1 == 1);
+        week.map(|day: usize| WEEKDAYS[day].to_owned()).collect()
+    }
+}
+
 /// A zone, compared by its name.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock(pub(super) Arc<Zone>);
@@ -83,8 +119,22 @@ impl Clock {
         (at.timestamp() + offset, same)
     }
 
-    fn date(&self, at: Time) -> Option<NaiveDate> {
+    pub(super) fn date(&self, at: Time) -> Option<NaiveDate> {
         date_of(self.wall(at).0)
+    }
+
+    /// The instant so many days later (or earlier) at the same wall-clock time: the first one, if the
+    /// clock shows that twice; the first one after it, if the clock leaves it out.
+    pub(super) fn days_from(&self, at: Time, days: i64) -> Option<Time> {
+        let wall = self.wall(at).0 + days * DAY;
+        let before = self.0.offset_at(wall - 2 * DAY).0;
+        let (offset, same) = self.0.offset_at(wall - before);
+        let second = if offset == before || self.0.offset_at(wall - offset).0 == offset {
+            wall - offset
+        } else {
+            same.start
+        };
+        DateTime::from_timestamp(second, at.timestamp_subsec_nanos())
     }
 }
 
@@ -98,6 +148,7 @@ const DAY: i64 = 86_400;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {
     Dates(Dates),
+    Weekdays(Weekdays),
     Times(Box<AnySchedule>),
     Hours(Hours),
     Blackout(Time, Time),
@@ -146,6 +197,13 @@ impl Stretch {
 }
 
 impl Rule {
+    /// The hours of a zone that are kept.
+    pub(crate) fn hours(hours: &str, zone: &str) -> Result<Self, ParseError> {
+        let mut rule = Self::Hours(super::text::hours(0, hours)?);
+        rule.set_zone(&Zone::named(zone, 0)?);
+        Ok(rule)
+    }
+
     /// The stretch around an instant that this rule excludes.
     pub(super) fn excludes(&self, at: Time, clock: &Clock) -> Option<Stretch> {
         match self {
@@ -154,6 +212,11 @@ impl Rule {
                 let is_excluded = date_of(wall).is_some_and(|date| dates.dates.contains(&date));
                 let start = at.timestamp() - wall.rem_euclid(DAY);
                 is_excluded.then(|| Stretch::seconds(start, start + DAY, &same)).flatten()
+            }
+            Self::Weekdays(weekdays) => {
+                let (wall, same) = weekdays.zone.as_ref().unwrap_or(clock).wall(at);
+                let start = at.timestamp() - wall.rem_euclid(DAY);
+                weekdays.has(wall).then(|| Stretch::seconds(start, start + DAY, &same)).flatten()
             }
             Self::Hours(hours) => {
                 let (wall, same) = hours.zone.as_ref().unwrap_or(clock).wall(at);
@@ -189,6 +252,10 @@ impl Rule {
                     _ => format!("the dates in {zone} are excluded"),
                 }
             }
+            Self::Weekdays(weekdays) => {
+                let zone = weekdays.zone.as_ref().unwrap_or(clock).0.name();
+                format!("every {} in {zone} is excluded", list(&weekdays.names()))
+            }
             Self::Hours(hours) => {
                 let zone = hours.zone.as_ref().unwrap_or(clock).0.name();
                 format!("only the hours {} of {zone} are kept", hours.span())
@@ -210,6 +277,9 @@ impl Rule {
             Self::Dates(dates) => {
                 let names: Vec<String> = dates.dates.iter().map(NaiveDate::to_string).collect();
                 format!("except on {}{}", list(&names), in_zone(&dates.zone))
+            }
+            Self::Weekdays(weekdays) => {
+                format!("except on {}{}", list(&weekdays.names()), in_zone(&weekdays.zone))
             }
             Self::Hours(hours) => {
                 let (from, until) = (clock_time(hours.from), clock_time(hours.until));
@@ -244,6 +314,7 @@ impl Rule {
     fn zone(&mut self) -> Option<&mut Option<Clock>> {
         match self {
             Self::Dates(dates) => Some(&mut dates.zone),
+            Self::Weekdays(weekdays) => Some(&mut weekdays.zone),
             Self::Hours(hours) => Some(&mut hours.zone),
             Self::Named(named) => Some(&mut named.zone),
             Self::Blackout(..) | Self::Times(_) => None,
@@ -253,6 +324,7 @@ impl Rule {
     pub(super) fn lacks_zone(&self) -> bool {
         match self {
             Self::Dates(dates) => dates.zone.is_none(),
+            Self::Weekdays(weekdays) => weekdays.zone.is_none(),
             Self::Hours(hours) => hours.zone.is_none(),
             Self::Named(named) => named.zone.is_none(),
             Self::Blackout(..) | Self::Times(_) => false,
@@ -310,6 +382,12 @@ impl fmt::Display for Rule {
                 f.write_str("except")?;
                 dates.dates.iter().try_for_each(|date| write!(f, " {date}"))?;
                 &dates.zone
+            }
+            Self::Weekdays(weekdays) => {
+                f.write_str("except")?;
+                let mut names = weekdays.names().into_iter();
+                names.try_for_each(|name| write!(f, " {}", name[..3].to_ascii_uppercase()))?;
+                &weekdays.zone
             }
             Self::Hours(hours) => {
                 write!(f, "only-within {}", hours.span())?;

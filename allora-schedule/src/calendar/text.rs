@@ -1,7 +1,11 @@
 //! The text of a calendar's rules.
 
-use super::rule::{Clock, Dates, Hours, Named, PREFIX, Rule};
-use crate::{AnySchedule, Field, ParseError, any, schedule::words, zone::Zone};
+use super::{
+    Filtered,
+    moved::{self, Move},
+    rule::{Clock, Dates, Hours, Named, PREFIX, Rule, Weekdays},
+};
+use crate::{AnySchedule, Field, ParseError, any, english::WEEKDAYS, schedule::words, zone::Zone};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;
 
@@ -9,16 +13,53 @@ use std::collections::BTreeSet;
 const MOST_DATES: usize = 64;
 
 /// The words with which the rules of a calendar begin.
-pub(crate) const RULES: [&str; 3] = ["except", "only-within", "blackout"];
+pub(crate) const RULES: [&str; 4] = ["except", "only-within", "blackout", "move"];
+
+/// What the parts of a text say about a schedule, in their order.
+#[derive(Default)]
+pub(crate) struct Rules {
+    rules: Vec<Rule>,
+    moving: Option<Move>,
+}
+
+impl Rules {
+    /// Adds `except …`, `only-within …`, `blackout …` or `move …`.
+    pub(crate) fn add(&mut self, part: &str, job: Option<&str>) -> Result<(), ParseError> {
+        let mut all = words(part);
+        let first = all.next();
+        if let (Some((at, word)), Some(_)) = (first, self.moving) {
+            let remedy = "write the rules first, and `move` once, behind them";
+            return Err(wrong(at, word, "stands behind `move`, which is about all rules", remedy));
+        }
+        match first {
+            Some((at, "move")) => self.moving = Some(moved::parse(at, &all.collect::<Vec<_>>())?),
+            _ => self.rules.extend(parse(part, job)?),
+        }
+        Ok(())
+    }
+
+    /// The schedule with these rules.
+    pub(crate) fn filter(self, schedule: AnySchedule) -> AnySchedule {
+        if self.rules.is_empty() && self.moving.is_none() {
+            return schedule;
+        }
+        let filtered = match schedule {
+            // The rules of a phrase, and more of them.
+            AnySchedule::Filtered(phrase) => phrase.with(self.rules, self.moving),
+            schedule => Filtered::new(schedule, self.rules).with(Vec::new(), self.moving),
+        };
+        AnySchedule::Filtered(Box::new(filtered))
+    }
+}
 
 /// Reads `except …`, `only-within …` or `blackout …`.
-pub(crate) fn parse(part: &str, job: Option<&str>) -> Result<Vec<Rule>, ParseError> {
+fn parse(part: &str, job: Option<&str>) -> Result<Vec<Rule>, ParseError> {
     let all: Vec<(usize, &str)> = words(part).collect();
     let Some(((at, name), values)) = all.split_first() else {
         return Err(wrong(0, "", "is nothing after a semicolon", "remove the semicolon"));
     };
     if !RULES.contains(name) {
-        let remedy = "write except, only-within or blackout";
+        let remedy = "write except, only-within, blackout or move";
         return Err(wrong(*at, name, "is not a rule of a calendar", remedy));
     }
     let Some((first_at, first)) = values.first().copied() else {
@@ -27,6 +68,9 @@ pub(crate) fn parse(part: &str, job: Option<&str>) -> Result<Vec<Rule>, ParseErr
     match *name {
         "except" if looks_like_a_date(first) => {
             dates(values, MOST_DATES).map(|dates| vec![Rule::Dates(dates)])
+        }
+        "except" if weekdays_of(first).is_some() => {
+            weekdays(values).map(|weekdays| vec![Rule::Weekdays(weekdays)])
         }
         "except" if first.starts_with(PREFIX) => named(values).map(|rule| vec![rule]),
         "except" => {
@@ -63,6 +107,38 @@ impl Dates {
     }
 }
 
+impl Weekdays {
+    /// Reads names of days with blanks between them, whole or of three letters, or `weekends`, and
+    /// perhaps a zone at the end: `FRI SAT Asia/Dubai`.
+    ///
+    /// # Errors
+    /// No day, all seven, other names, and unknown zones.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        weekdays(&words(text).collect::<Vec<_>>())
+    }
+}
+
+fn weekdays(values: &[(usize, &str)]) -> Result<Weekdays, ParseError> {
+    let count = values.iter().take_while(|(_, word)| weekdays_of(word).is_some()).count();
+    let (days, rest) = values.split_at(count);
+    let days = days.iter().filter_map(|(_, word)| weekdays_of(word)).fold(0, |all, day| all | day);
+    let (at, word) = values.first().copied().unwrap_or((0, ""));
+    match days {
+        0 => Err(wrong(at, word, "is not a day of the week", "write days such as SAT SUN")),
+        0x7f => Err(wrong(at, word, "leaves no day of the week", "name fewer days")),
+        days => Ok(Weekdays { days, zone: zone(rest)? }),
+    }
+}
+
+/// One bit for each day.
+fn weekdays_of(word: &str) -> Option<u8> {
+    if ["weekends", "weekend"].iter().any(|name| word.eq_ignore_ascii_case(name)) {
+        return Some(Weekdays::weekend().days);
+    }
+    let is = |name: &&str| name.eq_ignore_ascii_case(word) || name[..3].eq_ignore_ascii_case(word);
+    WEEKDAYS.iter().position(is).map(|day| 1 << day)
+}
+
 /// Reads a line of a calendar: dates, or a rule. An empty line has none.
 pub(super) fn line(line: &str) -> Result<Vec<Rule>, ParseError> {
     let all: Vec<(usize, &str)> = words(line).collect();
@@ -70,6 +146,10 @@ pub(super) fn line(line: &str) -> Result<Vec<Rule>, ParseError> {
         None => Ok(Vec::new()),
         Some((_, word)) if looks_like_a_date(word) => {
             dates(&all, usize::MAX).map(|dates| vec![Rule::Dates(dates)])
+        }
+        Some((at, "move")) => {
+            let remedy = "write it behind `except calendar:NAME` in the text of the schedule";
+            Err(wrong(*at, "move", "is about one schedule, and no rule of a calendar", remedy))
         }
         Some((at, word)) if !RULES.contains(word) => {
             let remedy = "write dates such as 2026-12-25, except, only-within or blackout";
@@ -141,7 +221,7 @@ fn zone(rest: &[(usize, &str)]) -> Result<Option<Clock>, ParseError> {
 }
 
 /// `9:00-17:30`.
-pub(crate) fn hours(at: usize, word: &str) -> Result<Hours, ParseError> {
+pub(super) fn hours(at: usize, word: &str) -> Result<Hours, ParseError> {
     let minute = |text: &str| -> Option<i64> {
         let (hour, minute) = text.split_once(':')?;
         let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -189,12 +269,4 @@ pub(super) fn wrong(
     remedy: &'static str,
 ) -> ParseError {
     ParseError::new(Field::Setting, at, word, reason).remedy(remedy)
-}
-
-/// The schedule without what the rules of the text exclude.
-pub(crate) fn filtered(schedule: AnySchedule, rules: Vec<Rule>) -> AnySchedule {
-    if rules.is_empty() {
-        return schedule;
-    }
-    AnySchedule::Filtered(Box::new(super::Filtered::new(schedule, rules)))
 }

@@ -1,11 +1,11 @@
 //! Days of the Gregorian calendar.
 
 /// The seconds of a day.
-pub(super) const DAY: i64 = 86_400;
+pub(crate) const DAY: i64 = 86_400;
 
 /// Year, month and day of a number of days since 1970-01-01 (Howard Hinnant, "chrono-compatible
 /// low-level date algorithms", `civil_from_days`).
-pub(super) fn civil(days: i64) -> (i64, u32, u32) {
+pub(crate) fn civil(days: i64) -> (i64, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097) as u32;
@@ -19,7 +19,7 @@ pub(super) fn civil(days: i64) -> (i64, u32, u32) {
 }
 
 /// The inverse of [`civil`] (`days_from_civil` of the same source).
-pub(super) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400) as u32;
@@ -30,15 +30,15 @@ pub(super) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
 }
 
 /// The weekday of a number of days since 1970-01-01. 0 is Sunday; 1970-01-01 was a Thursday.
-pub(super) fn weekday(days: i64) -> u32 {
+pub(crate) fn weekday(days: i64) -> u32 {
     (days + 4).rem_euclid(7) as u32
 }
 
-pub(super) fn is_leap(year: i64) -> bool {
+pub(crate) fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-pub(super) fn month_length(leap: bool, month: u32) -> u32 {
+pub(crate) fn month_length(leap: bool, month: u32) -> u32 {
     match month {
         2 => 28 + u32::from(leap),
         4 | 6 | 9 | 11 => 30,

@@ -1,6 +1,5 @@
 //! The treatment of local times that do not exist, or exist twice.
 
-use super::fields::Fields;
 use crate::zone::Zone;
 
 /// The policy for local times that a change of the zone's offset skips or repeats.
@@ -17,23 +16,26 @@ pub enum Dst {
     Literal,
 }
 
-/// The first matching UTC second not before `from`.
+/// The first matching UTC second not before `from`, if `next_wall` answers with the first matching wall
+/// second not before its argument. `once`: by Debian's rule for fixed times. `rounds`: the most cycles
+/// of 400 years to look at.
 ///
 /// A fixed time runs when the zone's wall clock *first shows that time or a later one*: that is
 /// the whole of Debian's rule, for gaps and overlaps of any size. In terms of the table, segment k
 /// answers for the wall times from `high` (the latest shown before it) to its own end; the others
 /// answer for what their clock shows, from their start to their end.
-pub(super) fn next(fields: &Fields, zone: &Zone, once: bool, from: i64) -> Option<i64> {
+pub(crate) fn next(
+    next_wall: impl Fn(i64) -> Option<i64>,
+    zone: &Zone,
+    once: bool,
+    from: i64,
+    rounds: u32,
+) -> Option<i64> {
     let mut from = from;
-    // Years are not the same in each cycle.
-    if from > fields.end() {
-        return None;
-    }
-    // Up to the end of the table, then a whole cycle, and one more for what lies across their
-    // border: absent from these is absent for ever.
-    for _ in 0..3 {
+    for _ in 0..rounds {
         let back = zone.cycles_before(from);
-        match search(fields, zone, once, from - back) {
+        let next_wall = |wall: i64| next_wall(wall + back).map(|next| next - back);
+        match search(next_wall, zone, once, from - back) {
             Search::Found(second) => return Some(second + back),
             Search::Never => return None,
             Search::Beyond(end) => from = end + back,
@@ -50,7 +52,7 @@ enum Search {
     Beyond(i64),
 }
 
-fn search(fields: &Fields, zone: &Zone, once: bool, from: i64) -> Search {
+fn search(next_wall: impl Fn(i64) -> Option<i64>, zone: &Zone, once: bool, from: i64) -> Search {
     let segments = zone.segments();
     let mut k = zone.segment_at(from);
     loop {
@@ -59,7 +61,7 @@ fn search(fields: &Fields, zone: &Zone, once: bool, from: i64) -> Search {
         let bound = if from <= segment.start { low } else { low.max(from + segment.offset) };
         let mut next = k + 1;
         if bound < high {
-            let Some(wall) = fields.next(bound) else { return Search::Never };
+            let Some(wall) = next_wall(bound) else { return Search::Never };
             if wall < high {
                 return Search::Found((wall - segment.offset).max(segment.start));
             }
@@ -98,7 +100,8 @@ mod tests {
         let fields = parse(text, None).unwrap().fields;
         let mut found = Vec::new();
         let mut from = 0;
-        while let Some(next) = next(&fields, &zone, once, from).filter(|next| *next < 86_400) {
+        let next_from = |from| next(|wall| fields.next(wall), &zone, once, from, 3);
+        while let Some(next) = next_from(from).filter(|next| *next < 86_400) {
             found.push(next);
             from = next + 1;
         }

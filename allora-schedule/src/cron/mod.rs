@@ -1,17 +1,18 @@
 //! Cron expressions: Debian's dialect and rules, and the notations of other crons that have only
 //! one meaning.
 
-mod civil;
+pub(crate) mod civil;
 mod count;
 mod describe;
-mod dst;
+pub(crate) mod dst;
 mod field;
 mod fields;
 mod next;
-mod notes;
+pub(crate) mod notes;
 mod parse;
 mod quartz;
 mod render;
+pub(crate) mod times;
 mod warning;
 mod warnings;
 mod years;
@@ -194,12 +195,21 @@ impl Cron {
     /// The first second after this one.
     fn after(&self, second: i64) -> Option<i64> {
         let from = second.checked_add(1).filter(|from| *from <= END)?;
-        dst::next(&self.fields, &self.zone, self.once(), from).filter(|next| *next <= END)
+        // Years are not the same in each cycle.
+        if from > self.fields.end() {
+            return None;
+        }
+        let next_wall = |wall| self.fields.next(wall);
+        dst::next(next_wall, &self.zone, self.once(), from, ROUNDS).filter(|next| *next <= END)
     }
 }
 
+/// Up to the end of the table, then a whole cycle, and one more for what lies across their border: what
+/// is absent from these is absent forever.
+const ROUNDS: u32 = 3;
+
 /// 9999-12-31T23:59:59Z.
-const END: i64 = 253_402_300_799;
+pub(crate) const END: i64 = 253_402_300_799;
 
 impl Schedule for Cron {
     fn next_at(&self, after: Time) -> Option<Time> {
@@ -236,7 +246,19 @@ impl Schedule for Cron {
     }
 
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
-        notes::notes(self, after, until)
+        let policy = match self.dst {
+            Dst::Debian if self.fields.is_wildcard() => notes::ELAPSED,
+            Dst::Debian => notes::FIXED,
+            Dst::Literal => "the schedule follows the wall clock",
+        };
+        let changes = notes::Changes {
+            zone: &self.zone,
+            once: self.once(),
+            policy,
+            end: self.fields.end(),
+            next_wall: &|wall| self.fields.next(wall),
+        };
+        changes.notes(after, until)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{
     civil::{DAY, civil, days_from_civil, is_leap, month_length, weekday},
     fields::Fields,
+    times::Times,
 };
 
 /// A local wall clock may show this year when UTC still has 9999.
@@ -20,7 +21,7 @@ impl Fields {
         let mut first = today - i64::from(day - 1);
         let mut days = self.days_of(year, month, first);
         if days >> day & 1 != 0
-            && let Some(time) = self.time_from(wall.rem_euclid(DAY) as u32)
+            && let Some(time) = self.times().from(wall.rem_euclid(DAY) as u32)
         {
             return Some(today * DAY + i64::from(time));
         }
@@ -41,7 +42,7 @@ impl Fields {
             days = self.days_of(year, month, first);
         }
         let day = first + i64::from(days.trailing_zeros()) - 1;
-        Some(day * DAY + i64::from(self.first_time()))
+        Some(day * DAY + i64::from(self.times().first()))
     }
 
     /// The matching days of a month whose first day is `first` (days since 1970).
@@ -54,33 +55,8 @@ impl Fields {
         self.days.in_month(weekday(first), month_length(is_leap(year), month))
     }
 
-    fn first_time(&self) -> u32 {
-        self.hours.trailing_zeros() * 3600
-            + self.minutes.trailing_zeros() * 60
-            + self.seconds.trailing_zeros()
-    }
-
-    /// The first matching second of a day not before `second`.
-    fn time_from(&self, second: u32) -> Option<u32> {
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        if self.hours >> hour & 1 != 0 {
-            if self.minutes >> minute & 1 != 0 {
-                let later = self.seconds >> second;
-                if later != 0 {
-                    return Some(hour * 3600 + minute * 60 + second + later.trailing_zeros());
-                }
-            }
-            let later = self.minutes >> minute >> 1;
-            if later != 0 {
-                let minute = minute + 1 + later.trailing_zeros();
-                return Some(hour * 3600 + minute * 60 + self.seconds.trailing_zeros());
-            }
-        }
-        let later = self.hours >> hour >> 1;
-        (later != 0).then(|| {
-            let hour = hour + 1 + later.trailing_zeros();
-            hour * 3600 + self.minutes.trailing_zeros() * 60 + self.seconds.trailing_zeros()
-        })
+    fn times(&self) -> Times {
+        Times { hours: self.hours, minutes: self.minutes, seconds: self.seconds }
     }
 }
 

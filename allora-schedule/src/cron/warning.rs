@@ -15,6 +15,7 @@ use std::fmt;
 /// | `both-days` | `0 0 */2 * MON` | odd days that are Mondays; in some crons either |
 /// | `short-month` | `0 9 31 * *` | not in the five months without a 31st |
 /// | `weekday-number` | `0 0 9 * * 1` | six fields as in Quartz, but 1 is Monday, not Sunday |
+/// | `start-outside-rule` | `DTSTART:20260303T090000Z RRULE:FREQ=WEEKLY;BYDAY=MO` | the start is no time of the rule |
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {

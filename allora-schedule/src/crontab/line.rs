@@ -1,6 +1,7 @@
 //! One line of a crontab: nothing, a variable, or a job whose time fields are still text.
 
 use super::{command, error::Fault};
+use crate::recur::{is_iso, is_property};
 
 /// The form of the lines: with or without a user before the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,7 +198,7 @@ fn pass_fields(words: &mut Words<'_>, fields: usize) -> Result<(), Fault> {
 }
 
 /// Passes one word; after `@every` the period and perhaps its grid, after `@at` the instant, after
-/// `@quartz` six fields. Refuses macros that only FreeBSD has.
+/// `@quartz` six fields, after `@rrule` the lines of a recurrence. Refuses macros that only FreeBSD has.
 fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
     let Some((at, text)) = words.take() else { return Ok(()) };
     let name = text[1..].to_ascii_lowercase();
@@ -218,6 +219,7 @@ fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
         }
         "every" => return pass_grid(words),
         "quartz" => return pass_fields(words, 6),
+        "rrule" => return pass_recurrence(words),
         "every_minute" => "1m".to_owned(),
         "every_second" => "1s".to_owned(),
         digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -255,6 +257,31 @@ fn pass_grid(words: &mut Words<'_>) -> Result<(), Fault> {
         format!("`{word}` after the period of `@every` is not followed by {after}"),
         format!("write one, as in `{example}`; for a command named `{word}`, write its path"),
     ))
+}
+
+/// Passes the lines of a recurrence, or a repeating interval.
+fn pass_recurrence(words: &mut Words<'_>) -> Result<(), Fault> {
+    let mut before = words.at;
+    let mut passed = 0;
+    while let Some((_, word)) =
+        words.take().filter(|(_, word)| is_property(word) || passed == 0 && is_iso(word))
+    {
+        before = words.at;
+        passed += 1;
+        if is_iso(word) {
+            break;
+        }
+    }
+    words.at = before;
+    match passed {
+        0 => Err(Fault::new(
+            words.end(),
+            "`@rrule` has no rule",
+            "write one such as `@rrule DTSTART;TZID=Europe/Rome:20260302T090000 RRULE:FREQ=WEEKLY`, and the \
+             command after it",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn refuse_random(at: usize, field: &str) -> Result<(), Fault> {

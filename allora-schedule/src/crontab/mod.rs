@@ -36,7 +36,9 @@
 //! macros are `@reboot`, `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and
 //! `@hourly`, in any case; and these, which Debian lacks: `@noon`; `@every 90m`, with the period in
 //! one word, and `@every 2w from 2027-01-04T09:00:00Z` or `@every 1h phase 10m` for a grid; `@at
-//! 2027-01-01T09:00:00Z`, which runs once; and `@quartz` with six fields in that dialect.
+//! 2027-01-01T09:00:00Z`, which runs once; `@quartz` with six fields in that dialect; and `@rrule` with a
+//! [recurrence](Recurrence), as in `@rrule DTSTART;TZID=Europe/Rome:20260302T090000
+//! RRULE:FREQ=WEEKLY;INTERVAL=2`.
 //!
 //! The first `%` of the command ends it; what follows is its standard input, in which `%` is a
 //! line feed and to which a last line feed is added. `\%` is a percent sign. In the command, `\\`
@@ -89,7 +91,7 @@ mod warnings;
 
 pub use error::{BadCrontab, LineError};
 
-use crate::{At, Cron, Every, Quartz, Warning};
+use crate::{At, Cron, Every, Never, Quartz, Recurrence, Warning};
 use line::Form;
 use std::{fmt, sync::Arc};
 
@@ -237,8 +239,12 @@ pub enum When {
     Cron(Cron),
     /// `@quartz`: at the times of an expression of six fields in the Quartz dialect.
     Quartz(Quartz),
+    /// `@rrule`: by a recurrence rule.
+    Recurrence(Recurrence),
     /// `@every`: once a period.
     Every(Every),
     /// `@at`: once, at an instant.
     At(At),
+    /// `@never`: when it is triggered, or after another job.
+    Never(Never),
 }

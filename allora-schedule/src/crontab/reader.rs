@@ -6,7 +6,7 @@ use super::{
     line::{self, Form, Job, Line, Variable},
     name::{self, Names},
 };
-use crate::{Cron, ParseError, Quartz, zone_name};
+use crate::{Cron, ParseError, Quartz, Recurrence, zone_name};
 use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) fn read(text: &[u8], form: Form, seconds: bool) -> Result<Vec<Entry>, BadCrontab> {
@@ -211,11 +211,21 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
     if first.eq_ignore_ascii_case("@at") {
         return schedule.parse().map(When::At);
     }
+    if first.eq_ignore_ascii_case("@never") {
+        return schedule.parse().map(When::Never);
+    }
     if first.eq_ignore_ascii_case("@quartz") {
         let quartz: Quartz = schedule.parse()?;
         return Ok(When::Quartz(match zone {
             Some(zone) => quartz.in_zone(zone)?,
             None => quartz,
+        }));
+    }
+    if first.eq_ignore_ascii_case("@rrule") {
+        let rule = Recurrence::parse(schedule)?;
+        return Ok(When::Recurrence(match zone {
+            Some(zone) if !rule.names_zone() => rule.in_zone(zone)?,
+            _ => rule,
         }));
     }
     let cron = Cron::for_job(name, schedule)?;

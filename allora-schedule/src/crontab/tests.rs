@@ -17,8 +17,10 @@ fn first_run(when: &When) -> String {
         When::Reboot => return "reboot".to_owned(),
         When::Cron(cron) => cron.next_at(after),
         When::Quartz(quartz) => quartz.next_at(after),
+        When::Recurrence(rule) => rule.next_at(after),
         When::Every(every) => every.next_at(after),
         When::At(at) => at.next_at(after),
+        When::Never(never) => never.next_at(after),
     };
     next.unwrap().format("%m-%d %H:%M").to_string()
 }
@@ -41,6 +43,12 @@ fn lines_of_a_user() {
         ("@EVERY\t 90m true", "01-01 01:30", "true"),
         ("@every 2w from 2026-01-05T09:00:00Z true", "01-05 09:00", "true"),
         ("@every 1h phase 10m /bin/true", "01-01 00:10", "/bin/true"),
+        (
+            "@rrule DTSTART:20260102T090000Z RRULE:FREQ=WEEKLY;INTERVAL=2 bin/a RRULE:x",
+            "01-02 09:00",
+            "bin/a RRULE:x",
+        ),
+        ("@rrule R/2026-01-02T09:00:00Z/P1M true", "01-02 09:00", "true"),
         ("@every 1h phase 0s true", "01-01 01:00", "true"),
         ("@every 1h /usr/bin/from -c", "01-01 01:00", "/usr/bin/from -c"),
         ("@quartz 0 30 9 ? * 6#1 true", "01-02 09:30", "true"),
@@ -73,6 +81,8 @@ fn what_looks_like_a_start_and_is_none_is_no_command() {
             "`phase` after the period of `@every` is not followed by a period",
         ),
         ("@every 2w from 2026-01-05 true", 16, "is not an RFC 3339 instant"),
+        ("@rrule true", 12, "`@rrule` has no rule"),
+        ("@rrule RRULE:FREQ=DAILY true", 24, "has no start to count from"),
         ("@quartz 0 0 9 ? * MON 2027 true", 23, "looks like a seventh time field"),
         ("export A=b", 1, "`export` is a shell's; a crontab's variables have no word in front"),
         ("  export PATH=/bin", 3, "write `PATH=` and the value"),

@@ -14,7 +14,8 @@ pub(super) fn of(entry: &Entry) -> Vec<Warning> {
     let schedule = match &entry.when {
         When::Cron(cron) => cron.warnings(),
         When::Quartz(quartz) => quartz.warnings(),
-        When::Every(_) | When::At(_) | When::Reboot => &[],
+        When::Recurrence(rule) => rule.warnings(),
+        When::Every(_) | When::At(_) | When::Never(_) | When::Reboot => &[],
     };
     let command =
         [zone_as_command(entry), user_as_command(entry), cut_at_percent(entry), no_break(entry)];

@@ -11,12 +11,15 @@
 //! | `first monday of every month` (to `fourth`, `last`) | `0 0 * * MON#1` |
 //! | `15th day of every month at midnight` (`first` to `28th`, `last`) | `0 0 15 * *` |
 //! | `first weekday of every month`, `last weekday of every month` | `0 0 1W * *`, `0 0 LW * *` |
+//! | `every 2 weeks from 2026-03-02T09:00 Europe/Rome` (`days`, `months`, `years`) | a rule that begins then |
+//! | `every other friday at 9am from 2026-03-06`, `every 3 months on the 1st from 2026-01-01` | as above |
+//! | `third business day of every month` (`first` to `23rd`, `last`) | `0 0 1 * *; except SAT SUN; move next 3 in-month` |
 //!
 //! ```text
 //! phrase = "every" number ("second" | "minute" | "hour")["s"]
 //!        | days ["at" times] [zone]
 //! days   = "every" ("day" | "weekday" | names)
-//!        | ordinal ("day" | "weekday" | name) "of" "every" "month"
+//!        | ordinal ("day" | "weekday" | "business" "day" | name) "of" "every" "month"
 //! names  = name ["to" name] {("," | "and") name ["to" name]}
 //! times  = time {("," | "and") time}             all at the same minute of the hour
 //! time   = 9:00 | 21:30 | 9am | 9:30pm | "noon" | "midnight"
@@ -25,11 +28,13 @@
 //!
 //! Letters are small or capital. Names of weekdays are whole or of three letters. Days without a
 //! time begin at 0:00. What has a second reading is no phrase: `every hour` (full hours, or an hour
-//! from now), `every 2 days`, `12am`, the 31st day of every month.
+//! from now), `every 2 days`, `12am`, the 31st day of every month. Phrases that count from a date are in
+//! `anchored.rs`.
 
+mod anchored;
 mod repair;
 
-use crate::{Cron, Every, Field, ParseError, every};
+use crate::{Cron, Every, Field, Move, ParseError, Recurrence, every};
 use std::time::Duration;
 
 /// `true` if a text is meant as a phrase: it begins with a word, or with an ordinal.
@@ -41,16 +46,20 @@ pub(crate) fn is_phrase(text: &str) -> bool {
     is_word && (letters == first || is_ordinal) && !text.contains(['*', '?'])
 }
 
-/// A phrase means a period, or times of days.
+/// A phrase means a period, times of days, or a recurrence.
 pub(crate) enum Phrase {
     Every(Every),
     Cron(Cron),
+    Recurrence(Box<Recurrence>),
+    /// The first or the last day of each month, and the move to a business day.
+    BusinessDay(Cron, Move),
 }
 
 /// Reads a phrase. The error has the accepted one that means the same, or else one of each form.
 pub(crate) fn parse(text: &str) -> Result<Phrase, ParseError> {
     read(text).map_err(|error| match (error.advice(), repair::same_meaning(text)) {
-        ("", Some(phrase)) => error.remedy(format!("write `{phrase}`")),
+        ("", Some(Ok(phrase))) => error.remedy(format!("write `{phrase}`")),
+        ("", Some(Err(corrected))) => error.remedy(corrected.advice().to_owned()),
         ("", None) => error.remedy(FORMS),
         _ => error,
     })
@@ -58,8 +67,9 @@ pub(crate) fn parse(text: &str) -> Result<Phrase, ParseError> {
 
 /// The remedy where nothing accepted means the same.
 const FORMS: &str = "phrases are of these forms: `every 5 minutes`, `every day at 9:00`, `every monday \
-                     at 9am Europe/Rome`, `15th day of every month`, `first monday of every month`; \
-                     for anything else, write a cron expression";
+                     at 9am Europe/Rome`, `15th day of every month`, `first monday of every month`, \
+                     `every 2 weeks on friday from 2026-03-06`; for anything else, write a cron \
+                     expression or a recurrence rule";
 
 /// The longest phrase, in words and commas.
 const LONGEST: usize = 64;
@@ -72,20 +82,39 @@ fn read(text: &str) -> Result<Phrase, ParseError> {
     if words.words.len() > LONGEST {
         return Err(ParseError::new(Field::Text, 0, text, "has too many words"));
     }
+    if anchored::is_one(&words) {
+        return anchored::read(&mut words, text).map(|read| Phrase::Recurrence(Box::new(read)));
+    }
     if words.is_next("every") && words.peek(1).starts_with(|first: char| first.is_ascii_digit()) {
         return period(words).map(|period| Phrase::Every(every(period)));
     }
-    let days = days(&mut words)?;
+    let moving = business_day(&mut words)?;
+    let days = match moving {
+        None => days(&mut words)?,
+        Some(moving) if moving == Move::previous().in_month() => "L * *".into(),
+        Some(_) => "1 * *".into(),
+    };
     let (minute, hours) = if words.take("at") { times(&mut words)? } else { (0, vec![0]) };
     let cron = Cron::parse(&format!("{minute} {} {days}", joined(&hours)))?;
+    let phrase = |cron| match moving {
+        Some(moving) => Phrase::BusinessDay(cron, moving),
+        None => Phrase::Cron(cron),
+    };
     let zone_at = words.at();
-    let Some(zone) = words.take_any() else { return Ok(Phrase::Cron(cron)) };
+    let Some(zone) = zone(&mut words)? else { return Ok(phrase(cron)) };
+    words.ends()?;
+    cron.in_zone(zone).map(phrase).map_err(|error| error.shifted(zone_at))
+}
+
+/// The zone that is the next word, if there is one.
+fn zone<'a>(words: &mut Words<'a>) -> Result<Option<&'a str>, ParseError> {
+    let zone_at = words.at();
+    let Some(zone) = words.take_any() else { return Ok(None) };
     let is_zone = zone.contains('/') || zone.starts_with(['+', '-']);
     if !is_zone && crate::zone_name(zone).is_err() {
         return Err(ParseError::new(Field::Text, zone_at, zone, "has no place in a phrase"));
     }
-    words.ends()?;
-    cron.in_zone(zone).map(Phrase::Cron).map_err(|error| error.shifted(zone_at))
+    Ok(Some(zone))
 }
 
 /// The words of a text; commas are words of their own.
@@ -170,9 +199,6 @@ fn period(mut words: Words<'_>) -> Result<Duration, ParseError> {
         "second" => 1,
         "minute" => 60,
         "hour" => 3_600,
-        "day" | "week" => {
-            return Err(words.error("counts by the calendar to some, and hours from now to others"));
-        }
         _ => return Err(words.error("is not seconds, minutes or hours")),
     };
     words.next += 1;
@@ -189,8 +215,24 @@ fn days(words: &mut Words<'_>) -> Result<String, ParseError> {
         if words.take("weekday") {
             return Ok("* * 1-5".into());
         }
-        if ["second", "minute", "hour"].iter().any(|unit| words.is_next(unit)) {
+        let is_second_day = words.is_next("second") && weekday(words.peek(1)).is_some();
+        if !is_second_day && ["second", "minute", "hour"].iter().any(|unit| words.is_next(unit)) {
             return Err(words.error("is by the clock to some, and from now on to others"));
+        }
+        if words.is_next("quarter") {
+            let remedy = "write `0 0 1 */3 *`, or `every 3 months from 2026-01-01` with the date of the \
+                          first run";
+            return Err(words
+                .error("is of the calendar to some, and from now on to others")
+                .remedy(remedy));
+        }
+        if is_second_day {
+            let day = words.peek(1).to_ascii_lowercase();
+            let remedy = format!(
+                "write `every other {day}` with `from` and the date of the first run, or `second {day} of \
+                 every month`"
+            );
+            return Err(words.error("has two readings").remedy(remedy));
         }
         return names(words).map(|days| format!("* * {}", joined(&days)));
     }
@@ -199,9 +241,12 @@ fn days(words: &mut Words<'_>) -> Result<String, ParseError> {
         match ordinal {
             Ordinal::Last => "L * *".into(),
             Ordinal::Nth(day @ 1..=28) => format!("{day} * *"),
-            Ordinal::Nth(_) => {
+            Ordinal::Nth(day) => {
                 words.next -= 2;
-                return Err(words.error("is not in every month"));
+                let remedy = format!(
+                    "write `0 0 {day} * *` for the months that have it, or `last day of every month`"
+                );
+                return Err(words.error("is not in every month").remedy(remedy));
             }
         }
     } else if words.take("weekday") {
@@ -223,7 +268,12 @@ fn days(words: &mut Words<'_>) -> Result<String, ParseError> {
             Ordinal::Nth(nth @ 1..=4) => format!("* * {day}#{nth}"),
             Ordinal::Nth(_) => {
                 words.next -= 2;
-                return Err(words.error("is not in every month"));
+                let name = crate::english::WEEKDAYS[day as usize];
+                let remedy = format!(
+                    "write `0 0 * * {day}#5` for the months that have it, or `last {} of every month`",
+                    name.to_ascii_lowercase()
+                );
+                return Err(words.error("is not in every month").remedy(remedy));
             }
         }
     };
@@ -233,6 +283,27 @@ fn days(words: &mut Words<'_>) -> Result<String, ParseError> {
         }
     }
     Ok(days)
+}
+
+/// `third business day of every month`, if the phrase begins so.
+fn business_day(words: &mut Words<'_>) -> Result<Option<Move>, ParseError> {
+    if !words.peek(1).eq_ignore_ascii_case("business") {
+        return Ok(None);
+    }
+    let moving = match ordinal(words)? {
+        Ordinal::Last => Move::previous(),
+        Ordinal::Nth(nth @ 1..=23) => Move::next().nth(nth),
+        Ordinal::Nth(_) => {
+            words.next -= 1;
+            return Err(words.error("is more than the business days of any month"));
+        }
+    };
+    for word in ["business", "day", "of", "every", "month"] {
+        if !words.take(word) {
+            return Err(words.error("stands where `business day of every month` is expected"));
+        }
+    }
+    Ok(Some(moving.in_month()))
 }
 
 enum Ordinal {
@@ -297,7 +368,9 @@ fn times(words: &mut Words<'_>) -> Result<(u32, Vec<u32>), ParseError> {
     loop {
         let (hour, minute) = time(words)?;
         if *minutes.get_or_insert(minute) != minute {
-            return Err(words.error("has another minute: that is a schedule of its own"));
+            let remedy = "write two schedules, one with each of the times";
+            let error = words.error("has another minute: that is a schedule of its own");
+            return Err(error.remedy(remedy));
         }
         words.next += 1;
         hours.push(hour);

@@ -1,10 +1,10 @@
 //! The accepted phrase that means the same as a text, if correcting its words makes one.
 
 use super::{read, words};
-use crate::nearest::nearest;
+use crate::{ParseError, nearest::nearest};
 
 /// Other words for those of the grammar; a word that says nothing has an empty one.
-const SYNONYMS: [(&str, &str); 46] = [
+const SYNONYMS: [(&str, &str); 48] = [
     ("each", "every"),
     ("daily", "every day"),
     ("nightly", "every day"),
@@ -12,6 +12,9 @@ const SYNONYMS: [(&str, &str); 46] = [
     ("minutely", "every 1 minute"),
     ("weekly", "every sunday"),
     ("monthly", "first day of every month"),
+    ("fortnightly", "every 2 weeks"),
+    ("fortnight", "2 weeks"),
+    ("alternate", "other"),
     ("days", "day"),
     ("weekdays", "weekday"),
     ("workday", "weekday"),
@@ -28,7 +31,8 @@ const SYNONYMS: [(&str, &str); 46] = [
     ("tues", "tuesday"),
     ("thur", "thursday"),
     ("thurs", "thursday"),
-    ("months", "month"),
+    ("starting", "from"),
+    ("since", "from"),
     ("min", "minutes"),
     ("mins", "minutes"),
     ("m", "minutes"),
@@ -46,23 +50,29 @@ const SYNONYMS: [(&str, &str); 46] = [
     ("midday", "noon"),
     ("12am", "midnight"),
     ("12pm", "noon"),
-    ("on", ""),
-    ("the", ""),
     ("in", ""),
     ("o'clock", ""),
     ("please", ""),
 ];
 
 /// The words of the grammar.
-const VOCABULARY: [&str; 28] = [
+const VOCABULARY: [&str; 36] = [
     "every",
     "day",
     "weekday",
+    "business",
     "at",
     "and",
     "to",
     "of",
     "month",
+    "months",
+    "week",
+    "weeks",
+    "year",
+    "years",
+    "other",
+    "from",
     "first",
     "second",
     "third",
@@ -85,18 +95,23 @@ const VOCABULARY: [&str; 28] = [
     "UTC",
 ];
 
-/// The text with its words corrected, if that is a phrase. Nothing that has a meaning is left away.
-pub(super) fn same_meaning(text: &str) -> Option<String> {
+/// The text with its words corrected, if that is a phrase, or else the error that says how to go on.
+/// Nothing that has a meaning is left away.
+pub(super) fn same_meaning(text: &str) -> Option<Result<String, ParseError>> {
     let text: String = text.chars().take(200).collect();
     let mut corrected = corrected(&text);
-    // A zone after a period changes nothing.
+    // A zone after a period of elapsed time changes nothing.
+    let units = ["second", "minute", "hour"];
     let is_period =
-        corrected.get(1).is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+        corrected.get(2).is_some_and(|unit| units.contains(&unit.trim_end_matches('s')));
     if is_period && corrected.last().is_some_and(|last| crate::zone_name(last).is_ok()) {
         corrected.pop();
     }
-    let phrase = corrected.join(" ").replace(" ,", ",");
-    read(&phrase).is_ok().then_some(phrase)
+    let phrase = ordered(corrected).join(" ").replace(" ,", ",");
+    match read(&phrase) {
+        Ok(_) => Some(Ok(phrase)),
+        Err(error) => (!error.advice().is_empty()).then_some(Err(error)),
+    }
 }
 
 fn corrected(text: &str) -> Vec<String> {
@@ -111,14 +126,20 @@ fn corrected(text: &str) -> Vec<String> {
             None => found.push(word_or_nearest(word, &small)),
         }
     }
-    let found = clock(found);
-    let found = calendar(found);
-    ordered(found)
+    // Only what counts from a date has these words.
+    let is_number = |word: &String| word.bytes().all(|byte| byte.is_ascii_digit());
+    let counts = found.iter().any(|word| ["from", "other"].contains(&word.as_str()))
+        || found.get(1).is_some_and(is_number);
+    if !counts {
+        found.retain(|word| word != "on" && word != "the");
+    }
+    calendar(clock(found))
 }
 
 /// The word itself if it can be part of a phrase, or the nearest that can.
 fn word_or_nearest(word: &str, small: &str) -> String {
     if VOCABULARY.contains(&small)
+        || ["on", "the"].contains(&small)
         || crate::english::WEEKDAYS.iter().any(|name| name[..3].eq_ignore_ascii_case(small))
     {
         return small.to_owned();
@@ -164,6 +185,7 @@ fn clock(words: Vec<String>) -> Vec<String> {
 
 /// Numbers and units: `every 5min`, `every hour`, `every 2 days`, `every month`, `31st day`.
 fn calendar(words: Vec<String>) -> Vec<String> {
+    let counts = words.iter().any(|word| word == "from");
     let mut found: Vec<String> = Vec::new();
     for word in words {
         let last = found.last().map_or("", String::as_str);
@@ -173,19 +195,14 @@ fn calendar(words: Vec<String>) -> Vec<String> {
         match (last, text) {
             ("every", "hour" | "minute" | "second") => found.extend(["1".into(), word]),
             // As @weekly.
-            ("every", "week") => found.push("sunday".into()),
-            ("every", "month") if found.len() == 1 => {
+            ("every", "week") if !counts => found.push("sunday".into()),
+            ("every", "month") if found.len() == 1 && !counts => {
                 found = ["first", "day", "of", "every", "month"].map(str::to_owned).into();
             }
             ("of", "month") => found.extend(["every".into(), word]),
-            (_, "day" | "week" | "weeks") if count == Some(1) => {
+            (_, "day" | "week" | "weeks") if count == Some(1) && !counts => {
                 found.pop();
                 found.push(if text == "day" { "day" } else { "sunday" }.into());
-            }
-            (_, "day" | "week" | "weeks") if count.is_some() => {
-                found.pop();
-                let hours = if text == "day" { 24 } else { 168 };
-                found.extend([(count.unwrap_or(1) * hours).to_string(), "hours".into()]);
             }
             ("every", _) if digits > 0 && digits < text.len() && !text.contains(':') => {
                 let (number, unit) = text.split_at(digits);

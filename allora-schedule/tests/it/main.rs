@@ -5,5 +5,7 @@
 mod calendar;
 mod cron;
 mod describe;
+mod moved;
 mod phrase;
+mod recurrence;
 mod schedule;

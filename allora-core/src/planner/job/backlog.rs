@@ -72,7 +72,7 @@ impl Backlog {
         };
         for _ in 0..slice {
             match schedule.instant_after(self.latest())? {
-                Some(next) if next <= until => self.push(next),
+                Some(next) if next <= until && schedule.is_due_by(next, until)? => self.push(next),
                 _ => return Ok(true),
             }
             if self.count.is_some_and(|count| count > MOST) {

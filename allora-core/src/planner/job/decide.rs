@@ -238,13 +238,18 @@ impl Due<'_> {
         if self.schedule.is_excluded(self.first)? {
             return self.leave_out();
         }
+        if let Some(later) = self.moved_since()? {
+            return Ok(Decision::Blocked(later));
+        }
         let Some(latest) = self.latest()? else { return Ok(Decision::Walk) };
         if let Some(too_late) = self.too_late(latest)? {
             return self.advance(too_late, NotRunReason::Window);
         }
         let start = match self.spec.settings.catch_up {
             CatchUp::All { limit } => self.last_of(latest, limit)?,
-            CatchUp::Latest | CatchUp::None => Some(latest),
+            CatchUp::Latest | CatchUp::None => {
+                Some(self.schedule.first_moved_as(latest, self.first)?)
+            }
         };
         let Some(start) = start else { return Ok(Decision::Walk) };
         if let Some(until) = no_room(self.spec, self.known) {
@@ -282,6 +287,16 @@ impl Due<'_> {
         // At most once, the claim moves the cursor.
         let then = if claim.then == Cursor::Keep { next } else { Cursor::Keep };
         Ok(Decision::Claim { claim, then })
+    }
+
+    /// The time at which the cursor's occurrence is due by the present calendar, if that is later than
+    /// the record has it. The client that has changed the calendar corrects the record.
+    fn moved_since(&self) -> Result<Option<Time>, InvalidNextAt> {
+        if self.schedule.moved(self.first)?.is_none() {
+            return Ok(None);
+        }
+        let due_at = self.schedule.next(self.first).map(|next| next.due_at);
+        Ok(due_at.filter(|due_at| *due_at > self.now))
     }
 
     /// The latest scheduled time that is due; `None` if the schedule must be walked.

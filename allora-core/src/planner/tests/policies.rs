@@ -99,6 +99,15 @@ fn delay_and_jitter_change_due_at_only() {
 }
 
 #[test]
+fn an_interval_begins_at_its_start_if_that_is_ahead_or_has_just_passed() {
+    for job in [minutely().starting(at(130.0)), of(every(secs(60)).starting(at(130.0)))] {
+        OneJob::new(job.clone()).at(0.0).expect(&[], &[], 130.);
+        OneJob::new(job.clone()).at(150.0).expect(&[130.], &[], 190.);
+        OneJob::new(job).at(1_000.0).expect(&[], &[], 1_030.);
+    }
+}
+
+#[test]
 fn a_job_has_a_start_an_end_and_a_number_of_runs() {
     let bounded = of(cron("* * * * *").unwrap()).starting(at(120.0)).ending(at(240.0));
     OneJob::new(bounded.clone()).at(0.0).expect(&[], &[], 120.);

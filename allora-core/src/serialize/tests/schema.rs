@@ -7,8 +7,8 @@ use super::{at, health, hour, job, state};
 use crate::{
     StoredSchedule,
     backend::{
-        Action, Author, HistoryCursor, HistoryEntry, JobState, NewSchedule, NotRunReason,
-        Operation, Outcome, Pause, Streak, Waiter,
+        Action, Author, Chain, FollowUp, Follower, HistoryCursor, HistoryEntry, JobState,
+        NewSchedule, NotRunReason, On, Operation, Outcome, Pause, Streak, Waiter,
     },
     health::{CapacityStatus, Health, JobStatus, NodesStatus, Notifications, StoreStatus},
     job::{AlertRule, Breaker, CatchUp, Overlap},
@@ -53,6 +53,9 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
         ("DeadLetter", vec![json!(full.dead[0])]),
         ("Outcome", vec![json!(full.last), json!(bare.last)]),
         ("Counters", vec![json!(full.counters)]),
+        ("Follower", vec![json!(chain().followers[0])]),
+        ("FollowUp", vec![json!(chain().outbox[0])]),
+        ("Chain", vec![json!(chain()), json!(Chain { received: None, ..chain() })]),
         ("JobState", vec![json!(full), json!(JobState::empty("b"))]),
         ("HistoryEntry", vec![json!(run), json!(range)]),
         ("Spread", vec![json!(hour().lateness), json!(hour().duration)]),
@@ -75,7 +78,17 @@ fn full_state() -> JobState {
         last_started: Some(at(0)),
         waiters: vec![Waiter::new("b", at(0), at(1), at(2))],
         unreadable: Some("cut".to_owned()),
+        chain: Some(Box::new(chain())),
         ..state()
+    }
+}
+
+fn chain() -> Chain {
+    Chain {
+        followers: vec![Follower::new("b", On::Success, at(0))],
+        outbox: vec![FollowUp::new("b", "allora:after:1:a/7/x", 9, at(0))],
+        number: 9,
+        received: Some(("z".to_owned(), 7)),
     }
 }
 
@@ -96,6 +109,7 @@ fn stored() -> Vec<Value> {
     let full = full.concurrency_key("tapes", 2).max_key_wait(second).owner("sales").tag("eu");
     let full =
         full.breaker(Breaker::after(5)).alert(AlertRule::after(3)).history(50, 3_600 * second);
+    let full = full.after("b", On::End);
     let once = new().at_most_once().overlap(Overlap::Skip);
     vec![json!(full.first_run(at(0)).data_bytes("{}")), json!(once)]
 }

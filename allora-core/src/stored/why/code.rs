@@ -80,6 +80,10 @@ codes! {
     Due "due";
     /// Its next occurrence has not come yet.
     Scheduled "scheduled";
+    /// It runs after another job.
+    RunsAfter "runs-after";
+    /// It runs after another job, which does not exist, or does not know of it.
+    NothingBefore "nothing-before";
     /// Its schedule has no further occurrence.
     Ended "ended";
 
@@ -117,6 +121,10 @@ codes! {
     SkippedCalendar "skipped-calendar";
     /// It was cancelled by an operator before it ran.
     SkippedOperator "skipped-operator";
+    /// It was to run after another job, and too many triggers waited already.
+    MissedFull "missed-full";
+    /// It was to run after another job, in a chain of too many jobs, or a cycle.
+    MissedChain "missed-chain";
     /// It was left out when the schedule was resumed or changed.
     MissedChange "missed-change";
     /// It was not claimed in time, and the catch-up policy left it out.
@@ -130,6 +138,8 @@ codes! {
     DroppedByClockChange "dropped-by-clock-change";
     /// The local time did not exist when the clocks changed, and ran at another instant.
     MovedByClockChange "moved-by-clock-change";
+    /// A calendar excludes its day, and it ran, or is to run, on another one.
+    MovedByCalendar "moved-by-calendar";
     /// Its schedule does not have this time.
     NotScheduled "not-scheduled";
     /// It has not come yet.

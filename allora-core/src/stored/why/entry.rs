@@ -2,7 +2,7 @@
 
 use super::{Facts, Why, WhyCode, facts::drawn, shown, times::Times};
 use crate::{
-    backend::{HistoryEntry, JobState, NotRunReason, OPERATOR, Outcome},
+    backend::{HistoryEntry, JobState, MAX_CHAIN, NotRunReason, OPERATOR, Outcome, followed},
     condition::one_line,
     job::{Delivery, Overlap},
     registry::NodeInfo,
@@ -16,7 +16,11 @@ pub(super) fn told(facts: &Facts, at: Time, entry: &HistoryEntry) -> Why {
         Some(started) => of_run(facts, at, entry, started),
         None => of_range(facts, at, entry),
     };
-    let why = why.with("outcome", entry.outcome.word()).with("fence", entry.fence);
+    let mut why = why.with("outcome", entry.outcome.word()).with("fence", entry.fence);
+    if let Some(key) = entry.occurrence.trigger.as_deref().and_then(followed) {
+        why.sentence += &format!("; it followed {key}");
+        why = why.with("follows", key);
+    }
     match drawn(entry).filter(|drawn| *drawn > facts.now + TimeDelta::minutes(1)) {
         None => why,
         Some(drawn) => {
@@ -216,6 +220,19 @@ fn of_range(facts: &Facts, at: Time, entry: &HistoryEntry) -> Why {
         Some(NotRunReason::Deleted) => {
             (WhyCode::Deleted, format!("{time} did not run: the job was deleted"), None)
         }
+        Some(NotRunReason::TooManyTriggers) => (
+            WhyCode::MissedFull,
+            format!("{time} was missed: too many triggers waited already"),
+            Some("let the job before it run less often, or make this one faster"),
+        ),
+        Some(NotRunReason::ChainTooLong) => (
+            WhyCode::MissedChain,
+            format!(
+                "what follows {time} was not triggered: more than {MAX_CHAIN} jobs have run one after \
+                 the other, probably in a cycle"
+            ),
+            Some("let one of these jobs run at times of its own (after)"),
+        ),
         Some(NotRunReason::Window) => (
             WhyCode::MissedWindow,
             format!(

@@ -2,9 +2,9 @@
 
 use crate::{
     ConcurrencyKey,
-    backend::{HistoryCursor, HistoryEntry, HistoryQuery, JobState},
+    backend::{After, HistoryCursor, HistoryEntry, HistoryQuery, JobState},
     error::{ErrorKind, Result},
-    job::is_code,
+    job::{after_in, is_code},
     registry::{Fleet, NodeInfo, name_hash},
     stored::{Definition, Schedules},
     time::{Time, saturating_add},
@@ -24,6 +24,8 @@ pub(super) struct Facts {
     pub(super) definition: Option<Result<Definition, String>>,
     pub(super) fleet: Fleet,
     pub(super) key: Option<KeyFact>,
+    /// The job after which it runs, and that job's state, if it exists.
+    pub(super) before: Option<(After, Option<JobState>)>,
     /// The history around the time; `None` if the store keeps none.
     pub(super) past: Option<Past>,
 }
@@ -105,8 +107,16 @@ impl Facts {
                 Err(error) => return Err(error),
             },
         };
+        let before = match after_in(&state.definition) {
+            None => None,
+            Some(after) => match schedules.get(&after.job).await {
+                Ok(before) => Some((after, Some(before))),
+                Err(error) if error.kind() == ErrorKind::NotFound => Some((after, None)),
+                Err(error) => return Err(error),
+            },
+        };
         let (fleet, now) = schedules.fleet_at().await?;
-        Ok(Self { now, state, is_gone, definition, fleet, key, past })
+        Ok(Self { now, state, is_gone, definition, fleet, key, before, past })
     }
 
     /// The definition, if it can be read.

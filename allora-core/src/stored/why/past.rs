@@ -92,6 +92,7 @@ impl Times<'_> {
     fn in_future(&self) -> Why {
         let text = format!("{} has not come yet", shown(self.at));
         let mut why = Why::new(WhyCode::InFuture, text).with("now", self.facts.now);
+        why.also.extend(self.moved().filter(|why| why.code == WhyCode::MovedByCalendar));
         let now = of_now(self.facts);
         // The present obstacles, unless they end before it comes.
         let is_in_the_way = !matches!(

@@ -2,7 +2,7 @@
 
 use super::{Facts, Why, WhyCode, counted, shown};
 use crate::{
-    backend::{JobState, Lease, OnExpiry, Outcome, Sharing},
+    backend::{After, Follower, JobState, Lease, On, OnExpiry, Outcome, Sharing, followed},
     condition::{KeyHolder, OVERDUE, one_line},
     record::MAX_LEASES,
     registry::NodeInfo,
@@ -34,6 +34,9 @@ fn reasons(facts: &Facts) -> Vec<Why> {
     let blockers = blockers(facts);
     let mut is_blocked = !blockers.is_empty();
     reasons.extend(blockers);
+    let (after, is_broken) = runs_after(facts);
+    is_blocked |= is_broken && state.due_at.is_none();
+    reasons.extend(after.clone().filter(|_| is_broken));
     reasons.extend(silent.iter().map(|run| on_dead_node(facts, run)));
     let is_trigger = state.head.as_ref().is_some_and(|head| head.trigger.is_some());
     let pause = paused(state);
@@ -46,8 +49,11 @@ fn reasons(facts: &Facts) -> Vec<Why> {
         Some(when) if when.code == WhyCode::Ended => (Some(when), None),
         when => (None, when),
     };
+    let ended = ended.filter(|_| after.is_none());
+    let after = after.filter(|_| !is_broken);
     let is_retried = when.as_ref().is_some_and(|when| when.code == WhyCode::RetryWaits);
     reasons.extend(when);
+    reasons.extend(after);
     if is_trigger {
         reasons.extend(pause);
     }
@@ -58,6 +64,48 @@ fn reasons(facts: &Facts) -> Vec<Why> {
 
 fn ended() -> Why {
     Why::new(WhyCode::Ended, "its schedule has no further occurrence")
+}
+
+/// The job after which it runs, with the occurrence of that job that it follows now. `true`: no run of
+/// that job will be followed.
+fn runs_after(facts: &Facts) -> (Option<Why>, bool) {
+    let Some((After { job, on }, before)) = &facts.before else { return (None, false) };
+    let name = facts.name();
+    let ends = match on {
+        On::Success => "succeeds",
+        On::Failure => "fails",
+        On::End => "ends",
+    };
+    let broken = |text: String, remedy: String| {
+        let why = Why::new(WhyCode::NothingBefore, text).with("after", job.as_str());
+        (Some(why.remedy(remedy)), true)
+    };
+    let Some(before) = before else {
+        return broken(
+            format!("it runs when {job:?} {ends}, and there is no job {job:?} in the store"),
+            format!("add {job:?}, or let {name:?} run after another job"),
+        );
+    };
+    let chain = before.chain.as_deref();
+    let is_it = |follower: &Follower| follower.job == name && follower.on == *on;
+    if !chain.is_some_and(|chain| chain.followers.iter().any(is_it)) {
+        return broken(
+            format!("it runs when {job:?} {ends}, and the record of {job:?} does not say so"),
+            "start a node that has it in code, or remove `after` from a stored schedule and set it again"
+                .to_owned(),
+        );
+    }
+    let waiting = chain.into_iter().flat_map(|chain| &chain.outbox);
+    let waiting = waiting.filter(|follow_up| follow_up.job == name).count();
+    let head = facts.state.head.as_ref().and_then(|head| followed(head.trigger.as_deref()?));
+    let text = match (head, waiting) {
+        (Some(key), _) => format!("it is to run after {key}"),
+        (None, 0) => format!("it runs when {job:?} {ends}"),
+        (None, n) => format!("it runs when {job:?} {ends}, and is about to be triggered {n} times"),
+    };
+    let why = Why::new(WhyCode::RunsAfter, text).with("after", job.as_str()).with("on", on.word());
+    let why = why.with_some("follows", head).with("waiting", waiting);
+    (Some(why.remedy(format!("`allora why {job}` says when that job runs"))), false)
 }
 
 fn gone(facts: &Facts) -> Why {

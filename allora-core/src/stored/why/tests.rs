@@ -58,7 +58,16 @@ fn facts(state: JobState) -> Facts {
     };
     let fleet = Fleet { nodes: vec![node("n1")], forgotten: Vec::new() };
     let past = Some(Past::default());
-    Facts { now: at(3_660), state, is_gone: false, definition, fleet, key: None, past }
+    Facts {
+        now: at(3_660),
+        state,
+        is_gone: false,
+        definition,
+        fleet,
+        key: None,
+        before: None,
+        past,
+    }
 }
 
 fn with(change: impl FnOnce(&mut Facts)) -> Facts {

@@ -71,11 +71,17 @@ impl Times<'_> {
         Some((is_it, note.message))
     }
 
-    /// That the occurrence of this time is one that a change of the clocks has moved.
+    /// That the occurrence of this time is one that a change of the clocks or a calendar has moved.
     pub(super) fn moved(&self) -> Option<Why> {
         let notes = self.schedule()?.notes(self.at - TICK, self.at);
-        let note = notes.into_iter().find(|note| note.reason == NoteReason::Moved)?;
-        Some(Why::new(WhyCode::MovedByClockChange, note.message).with("change", note.at))
+        notes.into_iter().find_map(|note| match note.reason {
+            NoteReason::Moved => {
+                let why = Why::new(WhyCode::MovedByClockChange, note.message);
+                Some(why.with("change", note.at))
+            }
+            NoteReason::OtherDay => Some(Why::new(WhyCode::MovedByCalendar, note.message)),
+            _ => None,
+        })
     }
 }
 

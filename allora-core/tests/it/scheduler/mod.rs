@@ -1,6 +1,7 @@
 //! Schedulers in virtual time: the promises, one by one.
 
 mod cancel;
+mod chains;
 mod delivery;
 mod deploys;
 mod due_claims;
