@@ -87,12 +87,13 @@ pub(super) fn line(
                 .map_err(|error| SettingError::line(format!("the zone: {error}")))?,
             _ => quartz,
         })),
-        When::Recurrence(rule) => Some(AnySchedule::Recurrence(Box::new(match &defaults.zone {
-            Some(zone) if !rule.names_zone() => rule
-                .in_zone(zone)
-                .map_err(|error| SettingError::line(format!("the zone: {error}")))?,
+        When::Recurrence(rule) => Some(AnySchedule::Recurrence(match &defaults.zone {
+            Some(zone) if !rule.names_zone() => Box::new(
+                rule.in_zone(zone)
+                    .map_err(|error| SettingError::line(format!("the zone: {error}")))?,
+            ),
             _ => rule,
-        }))),
+        })),
         When::Cron(cron) => Some(AnySchedule::Cron(match &defaults.zone {
             Some(zone) if !cron.names_zone() => cron
                 .in_zone(zone)

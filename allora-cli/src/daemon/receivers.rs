@@ -19,8 +19,9 @@ pub(crate) struct Receiver {
     pub(crate) target: Target,
 }
 
-/// Where an alert goes. `Debug` shows none: it may be a secret.
+/// Where an alert goes. It has no `Debug`, except in tests: it may be a secret.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) enum Target {
     /// A command of the shell, or a URL.
     Call(String),

@@ -104,7 +104,9 @@ fn check(name: &str, failures: u32, period: Option<Duration>) -> Result {
         return Err(Error::invalid(wrong));
     }
     let range = Duration::from_secs(1)..=Duration::from_secs(366 * 24 * 60 * 60);
-    let fits = |period: Duration| range.contains(&period) && period.subsec_nanos() % 1_000_000 == 0;
+    let fits = |period: Duration| {
+        range.contains(&period) && period.subsec_nanos().is_multiple_of(1_000_000)
+    };
     match period.is_none_or(fits) {
         true => Ok(()),
         false => Err(Error::invalid(format!(

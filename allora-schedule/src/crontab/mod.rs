@@ -240,7 +240,7 @@ pub enum When {
     /// `@quartz`: at the times of an expression of six fields in the Quartz dialect.
     Quartz(Quartz),
     /// `@rrule`: by a recurrence rule.
-    Recurrence(Recurrence),
+    Recurrence(Box<Recurrence>),
     /// `@every`: once a period.
     Every(Every),
     /// `@at`: once, at an instant.

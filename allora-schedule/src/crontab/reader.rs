@@ -223,10 +223,10 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
     }
     if first.eq_ignore_ascii_case("@rrule") {
         let rule = Recurrence::parse(schedule)?;
-        return Ok(When::Recurrence(match zone {
+        return Ok(When::Recurrence(Box::new(match zone {
             Some(zone) if !rule.names_zone() => rule.in_zone(zone)?,
             _ => rule,
-        }));
+        })));
     }
     let cron = Cron::for_job(name, schedule)?;
     Ok(When::Cron(match zone {

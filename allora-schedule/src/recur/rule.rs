@@ -275,7 +275,7 @@ impl Rule {
                 if begin + 7 > then {
                     let (year, month, _) = civil(then);
                     let more = self.month(year, month, then);
-                    days.push(then, more & (1_u32 << (begin + 7 - then + 1)) - 2);
+                    days.push(then, more & ((1_u32 << (begin + 7 - then + 1)) - 2));
                 }
                 return Some((days, begin + 7));
             }
