@@ -15,7 +15,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Steer jobs",
-        &["trigger", "backfill", "rerun", "pause", "resume", "skip", "cancel", "reset", "undo"],
+        &[
+            "trigger", "backfill", "rerun", "mark", "pause", "resume", "skip", "cancel", "reset",
+            "undo",
+        ],
     ),
     ("Stored schedules", &["add", "modify", "delete", "sync", "export", "import", "calendar"]),
     ("Set up", &["init", "gc", "token", "completions", "man"]),

@@ -60,6 +60,12 @@ impl fmt::Debug for Receiver {
     }
 }
 
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").finish_non_exhaustive()
+    }
+}
+
 impl Receiver {
     /// The URL of a ping about this job.
     pub(crate) fn ping(url: &str, job: &str) -> String {
