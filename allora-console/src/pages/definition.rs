@@ -72,6 +72,8 @@ pub(crate) const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("start", "first time", "as 2026-12-01T00:00:00Z", ""),
     ("end", "last time", "as 2026-12-31T23:59:59Z", ""),
     ("max-runs", "largest number of runs", "as 12", ""),
+    ("run-when-created", "once when created", "yes", ""),
+    ("run-if-past", "runs even if past", "yes", ""),
     ("owner", "owner", "a person or a team, as ann", ""),
     ("tags", "tags", "words, as nightly,billing", ""),
 ];

@@ -24,11 +24,6 @@ pub(crate) struct CheckedSchedule<'a> {
 /// The age up to which the single time of a job that is added counts as now.
 const AS_NOW: Duration = Duration::from_secs(60);
 
-/// `true` if a single time is too old at `now` to count as now.
-pub(crate) fn is_past(at: Time, now: Time) -> bool {
-    saturating_add(at, AS_NOW) < now
-}
-
 /// The reason why a job cannot be planned: its `next_at` is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InvalidNextAt {
@@ -70,14 +65,31 @@ impl<'a> CheckedSchedule<'a> {
     /// The first occurrence of a job that is added at `now`. A single time of up to [a minute](AS_NOW)
     /// before counts as now.
     pub(crate) fn first(&self, now: Time) -> Planned<Option<NextRun>> {
+        match self.settings.run_when_created {
+            true => Ok(Some(whole_millis(now).into())),
+            false => self.first_scheduled(now),
+        }
+    }
+
+    /// As [`first`](Self::first), whether or not the job runs when it is created.
+    pub(crate) fn first_scheduled(&self, now: Time) -> Planned<Option<NextRun>> {
         let first = self.following(now, 0)?;
-        let only = self.only_time().filter(|at| first.is_none() && !is_past(*at, now));
-        Ok(first.or_else(|| self.next(only?)))
+        let only = || self.only_time().filter(|at| !self.is_too_old(*at, now));
+        Ok(first.or_else(|| self.next(only()?)))
+    }
+
+    /// The only scheduled time of a job that is added at `now`, if it is too old to run.
+    pub(crate) fn passed(&self, now: Time) -> Option<Time> {
+        self.only_time().filter(|at| self.is_too_old(*at, now))
+    }
+
+    fn is_too_old(&self, at: Time, now: Time) -> bool {
+        !self.settings.run_if_past && saturating_add(at, AS_NOW) < now
     }
 
     /// The only scheduled time of a job whose schedule is [`at`](crate::at()), unless its bounds leave
     /// it out.
-    pub(crate) fn only_time(&self) -> Option<Time> {
+    fn only_time(&self) -> Option<Time> {
         let is_built_in = self.job.is_built_in(Token(()));
         let text = is_built_in.then(|| self.job.definition()).flatten()?;
         let at = At::parse(text.strip_prefix("@at ")?).ok()?.instant();

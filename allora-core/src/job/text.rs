@@ -87,7 +87,7 @@ impl Settings {
     }
 
     /// All settings; the value is missing if it is the default.
-    fn each(&self) -> [(&'static str, Option<String>); 15] {
+    fn each(&self) -> [(&'static str, Option<String>); 17] {
         let Self {
             delivery,
             catch_up,
@@ -100,6 +100,8 @@ impl Settings {
             start,
             end,
             max_runs,
+            run_when_created,
+            run_if_past,
             concurrency_key,
             max_key_wait,
             owner,
@@ -129,6 +131,7 @@ impl Settings {
         let positive = |delay: &Duration| (!delay.is_zero()).then(|| period_text(*delay));
         let instant =
             |at: &Option<Time>| at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true));
+        let yes = |set: &bool| set.then(|| "yes".to_owned());
         let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
         [
             ("at-least-once", lease.map(period_text)),
@@ -141,6 +144,8 @@ impl Settings {
             ("start", instant(start)),
             ("end", instant(end)),
             ("max-runs", max_runs.map(|runs| runs.to_string())),
+            ("run-when-created", yes(run_when_created)),
+            ("run-if-past", yes(run_if_past)),
             ("concurrency-key", concurrency_key.as_ref().map(ToString::to_string)),
             ("max-key-wait", period(max_key_wait)),
             ("owner", owner.clone()),
@@ -238,6 +243,8 @@ impl SettingsReader {
             "start" => settings.start = Some(words.instant()?),
             "end" => settings.end = Some(words.instant()?),
             "max-runs" => settings.max_runs = Some(words.number()?),
+            "run-when-created" => settings.run_when_created = words.yes()?,
+            "run-if-past" => settings.run_if_past = words.yes()?,
             "concurrency-key" => {
                 settings.concurrency_key =
                     Some(words.rest("a key, or a key and a limit, as in tapes:2")?);
@@ -360,6 +367,15 @@ impl<'a> Words<'a> {
     fn instant(&mut self) -> Result<Time, ParseError> {
         let (at, word) = self.value("an instant, such as 2026-01-01T00:00:00Z")?;
         parse_instant(word).map_err(|error| error.shifted(at))
+    }
+
+    fn yes(&mut self) -> Result<bool, ParseError> {
+        let (at, word) = self.value("yes")?;
+        let remedy = "write yes, or leave the setting away";
+        match word {
+            "yes" => Ok(true),
+            _ => Err(wrong(at, word, "is not yes").remedy(remedy)),
+        }
     }
 
     fn number<N: FromStr>(&mut self) -> Result<N, ParseError> {

@@ -8,7 +8,7 @@ use crate::{
     name::calendar_record,
     run::Run,
     schedule::{AnySchedule, Calendar, Field, ParseError, Schedule},
-    time::Time,
+    time::{Time, whole_millis},
 };
 use chrono::TimeDelta;
 use std::{
@@ -38,6 +38,8 @@ pub(crate) type Found = Result<Arc<Calendar>, String>;
 /// | `delay 30s`, `jitter 1m` | a fixed delay after the scheduled time; the longest jitter |
 /// | `start …`, `end …` | the earliest and the latest scheduled time, as RFC 3339 |
 /// | `max-runs 12` | the largest number of occurrences |
+/// | `run-when-created yes` | one more occurrence at once when the schedule is created |
+/// | `run-if-past yes` | a single time that is more than a minute past runs at once |
 /// | `concurrency-key tapes`, `concurrency-key tapes:2` | the concurrency key, whose jobs have one or two active runs together |
 /// | `max-key-wait 1h` | the longest wait for the key |
 /// | `except 2026-12-25 2026-12-26`, `except 0 9 1 1 *` | dates or times on which it does not run |
@@ -153,16 +155,25 @@ impl Definition {
         &self.settings
     }
 
-    /// The first occurrence of a schedule that is added at `now`: the first one at or after its
+    /// The first occurrence of a schedule that is added at `now`: `now`, if it runs when it is created.
+    pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
+        let first = self.first_scheduled(name, now)?;
+        match self.settings.run_when_created {
+            true => Ok(first.is_some().then(|| whole_millis(now).into())),
+            false => Ok(first),
+        }
+    }
+
+    /// The first occurrence by the schedule of a schedule that is added at `now`: the first one at or after its
     /// start, or after now if it has none. A single time of up to a minute before now counts as now.
     /// `None` if there is no occurrence.
-    pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
+    pub(crate) fn first_scheduled(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
         let mut settings = self.settings.clone();
         let start = *settings.start.get_or_insert(now);
         let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
         match following(name, &self.bare().with_settings(settings), before, 0)? {
             None => {
-                let first = CheckedSchedule::of(name, &self.bare()).first(now);
+                let first = CheckedSchedule::of(name, &self.bare()).first_scheduled(now);
                 first.or_else(|fault| unplanned(name, &fault))
             }
             first => Ok(first),
@@ -268,6 +279,7 @@ mod tests {
         check("* * * * *; overlap", "column 12: \"overlap\" has no value");
         check("* * * * *; overlap skip wait", "column 25: \"wait\" is one word too many");
         check("* * * * *; start tomorrow", "instant, column 18");
+        check("* * * * *; run-if-past no", "column 24: \"no\" is not yes; write yes, or leave");
         check("* * * * *; Delay 1m", "column 12: \"Delay\" is not a setting");
         check("* * * * *; zone Mars/X", "Mars/X");
         check("* * * * * Asia/Tokyo; zone Europe/Rome", "use one");
@@ -339,6 +351,8 @@ mod tests {
             let start = settings.start.unwrap_or_default();
             settings.end = self.maybe(|random| start + random.period());
             settings.max_runs = self.maybe(|random| 1 + random.below(u64::MAX - 1));
+            settings.run_when_created = self.below(4) == 0;
+            settings.run_if_past = self.below(4) == 0;
             settings.concurrency_key = self.maybe(|random| {
                 let key = ["tapes/é", "tenant:7"][random.below(2) as usize];
                 ConcurrencyKey::new(key, 1 + random.below(3) as u32)

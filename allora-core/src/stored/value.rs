@@ -82,7 +82,7 @@ impl StoredSchedule {
     }
 
     /// A schedule that runs once, at this time. A time of up to a minute ago counts as now, and an
-    /// older one is an error when the schedule is added. Its record, with its outcome, is removed some
+    /// older one is an error when the schedule is added, unless it [runs](Self::run_if_past) even then. Its record, with its outcome, is removed some
     /// time after its end: after 7 days, unless a node [sets](crate::SchedulerBuilder::prune_finished_after)
     /// another time.
     ///
