@@ -99,6 +99,7 @@ teeth! {
     loses_a_trigger: LosesATrigger;
     forgets_triggers: ForgetsTriggers;
     forgets_the_data_of_triggers: ForgetsTheDataOfTriggers;
+    counts_releases: CountsReleases;
     forgets_checkpoints: ForgetsCheckpoints;
     keeps_late_checkpoints: KeepsLateCheckpoints;
     remembers_triggers_for_ever: RemembersTriggersForEver;

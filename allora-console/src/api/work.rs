@@ -74,6 +74,8 @@ struct Fail {
 #[serde(deny_unknown_fields)]
 struct Release {
     token: String,
+    #[serde(default)]
+    after_ms: u64,
 }
 
 /// The gateway of this process, with its node.
@@ -254,15 +256,15 @@ pub(crate) async fn fail(call: Call) -> Answer {
 }
 
 pub(crate) async fn release(call: Call) -> Answer {
-    let Release { token } = call.object()?;
-    ended(&call, &token, Verdict::Release).await
+    let Release { token, after_ms } = call.object()?;
+    ended(&call, &token, Verdict::Release(Duration::from_millis(after_ms))).await
 }
 
 /// Ends a run of this gateway.
 async fn ended(call: &Call, token: &str, verdict: Verdict) -> Answer {
     let (gateway, node) = gateway(call)?;
     let ticket = gateway.tickets.ticket(token).ok_or_else(superseded)?;
-    if matches!(verdict, Verdict::Release)
+    if matches!(verdict, Verdict::Release(_))
         && let Some(run) = gateway.pool.heard(&key(&ticket), node.runtime.now())
         && !run.is_at_least_once()
     {

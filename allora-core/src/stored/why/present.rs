@@ -285,6 +285,7 @@ fn when(facts: &Facts) -> Option<Why> {
     if due > now {
         return Some(match (state.attempts, state.next) {
             (1.., _) => retry_waits(state, due),
+            (0, _) if was_started(state) => released(state, due),
             (0, next) => {
                 let at = next.map_or(due, |next| next.scheduled_at.min(due));
                 let later = match due > at {
@@ -303,6 +304,24 @@ fn when(facts: &Facts) -> Option<Why> {
             .or_else(|| capacity_full(facts, due))
             .unwrap_or_else(|| overdue(facts, due)),
     )
+}
+
+/// `true` if the occurrence that is offered next was started before.
+fn was_started(state: &JobState) -> bool {
+    let head = state.head.as_ref().filter(|head| head.trigger.is_none());
+    head.is_some_and(|head| state.last_started >= Some(head.scheduled_at))
+}
+
+/// An occurrence whose run has given it back for a while.
+fn released(state: &JobState, due: Time) -> Why {
+    let at = state.head.as_ref().map(|head| head.scheduled_at);
+    let of = at.map(|at| format!("the occurrence of {}", shown(at))).unwrap_or_default();
+    let text = format!("its run has released {of}, which is due again at {}", shown(due));
+    Why::new(WhyCode::RetryWaits, text)
+        .with_some("scheduled_at", at)
+        .with("due_at", due)
+        .with("attempts", state.attempts)
+        .remedy(format!("wait for it, or end the occurrence with `allora cancel {}`", state.name))
 }
 
 fn retry_waits(state: &JobState, due: Time) -> Why {
