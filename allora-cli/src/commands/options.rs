@@ -65,7 +65,7 @@ pub(crate) struct Options {
     #[arg(long)]
     overlap: Option<Overlap>,
     /// Runs one at a time with all jobs of this concurrency key, on all nodes, or so many with
-    /// KEY:NUMBER; '' for none.
+    /// KEY:NUMBER; with KEY:NUMBER/PERIOD, so many runs begin within any such time; '' for none.
     #[arg(long, value_name = "KEY", value_parser = concurrency_key)]
     concurrency_key: Option<GivenKey>,
     /// Skips what waits longer for the key.

@@ -335,11 +335,18 @@ impl FromStr for ConcurrencyKey {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut words = split(0, text);
         let (at, word) = words.next().unwrap_or((0, text));
-        let key = match word.rsplit_once(':') {
-            Some((key, limit)) if is_number(limit) => {
-                Self::new(key, number(at + key.len() + 1, limit)?)
+        let (key, rest) = word.rsplit_once(':').unwrap_or((word, ""));
+        let (limit, per) =
+            rest.split_once('/').map_or((rest, None), |(limit, per)| (limit, Some(per)));
+        let limit_at = at + key.len() + 1;
+        let key = match per {
+            _ if !is_number(limit) => Self::new(word, 1),
+            None => Self::new(key, number(limit_at, limit)?),
+            Some(per) => {
+                let per_at = limit_at + limit.len() + 1;
+                let per = parse_period(per).map_err(|error| error.shifted(per_at))?;
+                Self::rate(key, number(limit_at, limit)?, per)
             }
-            _ => Self::new(word, 1),
         };
         words.next().map_or(Ok(key), |more| Err(too_many(more)))
     }

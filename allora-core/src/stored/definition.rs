@@ -41,6 +41,7 @@ pub(crate) type Found = Result<Arc<Calendar>, String>;
 /// | `run-when-created yes` | one more occurrence at once when the schedule is created |
 /// | `run-if-past yes` | a single time that is more than a minute past runs at once |
 /// | `concurrency-key tapes`, `concurrency-key tapes:2` | the concurrency key, whose jobs have one or two active runs together |
+/// | `concurrency-key mail:100/1m` | the rate, of which its jobs begin 100 runs together within any minute |
 /// | `max-key-wait 1h` | the longest wait for the key |
 /// | `except 2026-12-25 2026-12-26`, `except 0 9 1 1 *` | dates or times on which it does not run |
 /// | `except calendar:holidays-de` | a calendar in the store: [`Schedules::upsert_calendar`](super::Schedules::upsert_calendar) |
@@ -355,7 +356,15 @@ mod tests {
             settings.run_if_past = self.below(4) == 0;
             settings.concurrency_key = self.maybe(|random| {
                 let key = ["tapes/é", "tenant:7"][random.below(2) as usize];
-                ConcurrencyKey::new(key, 1 + random.below(3) as u32)
+                let limit = 1 + random.below(3) as u32;
+                match random.below(3) {
+                    0 => ConcurrencyKey::rate(
+                        key,
+                        limit,
+                        Duration::from_secs(1 + random.below(9_000)),
+                    ),
+                    _ => ConcurrencyKey::new(key, limit),
+                }
             });
             if settings.concurrency_key.is_some() {
                 settings.max_key_wait = self.maybe(Self::period);

@@ -234,6 +234,13 @@ impl StoredSchedule {
         self
     }
 
+    /// Shares a rate with all jobs of this key, in code and stored, on all nodes: see
+    /// [`JobSpec::rate`](crate::JobSpec::rate).
+    pub fn rate(mut self, key: impl Into<Arc<str>>, limit: u32, per: Duration) -> Self {
+        self.settings.concurrency_key = Some(ConcurrencyKey::rate(key, limit, per));
+        self
+    }
+
     /// Sets the team or person that is responsible for it: one word. Lists and bulk changes select by
     /// it ([`Filter::owner`](super::Filter::owner)).
     pub fn owner(mut self, owner: impl Into<String>) -> Self {

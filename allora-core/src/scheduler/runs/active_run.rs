@@ -283,9 +283,9 @@ impl ActiveRun {
                 }
             }
             (Delivery::AtMostOnce, Turn::Lost) => {
-                let what = match self.settings.concurrency_key {
-                    Some(_) => "place of its concurrency key",
-                    None => "lease",
+                let what = match &self.settings.concurrency_key {
+                    Some(key) if key.per.is_none() => "place of its concurrency key",
+                    _ => "lease",
                 };
                 RunResult::Failed(format!("dropped: its {what} was not extended in time"))
             }

@@ -9,6 +9,7 @@ use crate::{
     stored::ahead_until,
     time::Time,
 };
+use allora_schedule::period_text;
 
 pub(super) fn of_now(facts: &Facts) -> Why {
     if facts.is_gone {
@@ -352,6 +353,21 @@ fn key_busy(facts: &Facts, due: Time) -> Option<Why> {
         .map(|one| format!("{} on {} since {}", one.job, one.node, shown(one.since)))
         .collect();
     let key = &*fact.key.key;
+    if let Some(per) = fact.key.per {
+        let free_at = record.leases.iter().map(|lease| lease.until).filter(|end| *end > facts.now);
+        let free_at = free_at.min().unwrap_or(facts.now);
+        let text = format!(
+            "it has been due since {} and waits for its rate {key}: {} began within {}, and the first \
+             place is free at {}",
+            shown(due),
+            counted(holders.len(), "run"),
+            period_text(per),
+            shown(free_at)
+        );
+        let why = Why::new(WhyCode::KeyBusy, text).with("key", key).with("limit", fact.key.limit);
+        let why = why.with("due_at", due).with("free_at", free_at).with("holders", holders);
+        return Some(why.remedy("wait, or set a higher rate"));
+    }
     let text = format!(
         "it has been due since {} and waits for the concurrency key {key}, held by {}",
         shown(due),
