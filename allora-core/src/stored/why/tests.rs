@@ -153,7 +153,7 @@ fn the_progress_of_a_run_is_in_the_answer() {
         let of = |fence, text: &str| RunProgress { name: name.clone(), fence, text: text.into() };
         facts.fleet.nodes[0].progress = vec![of(6, "all"), of(7, "40 %")];
     };
-    assert_eq!(now(running, "; its progress: 40 %"), ["running"]);
+    assert_eq!(now(running, "; its progress: 40 %"), ["running", "scheduled"]);
 }
 
 #[test]
