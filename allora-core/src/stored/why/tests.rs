@@ -142,7 +142,7 @@ fn a_released_occurrence_waits_until_it_is_due_again() {
     };
     let says = "its run has released the occurrence of 2026-01-01T01:00:00Z, which is due again at \
                 2026-01-01T01:06:40Z";
-    assert_eq!(now(released, says), ["retry_waits"]);
+    assert_eq!(now(released, says), ["retry-waits"]);
 }
 
 #[test]

@@ -52,8 +52,9 @@ fn all_nodes_together_begin_no_more_runs_than_the_rate_says_and_in_the_order_of_
         lab.until(120.0);
         let starts = starts(&lab, &names);
         keep_the_rate(&starts, 3);
-        let order: Vec<&String> = starts.iter().map(|(_, name)| name).take(6).collect();
-        assert_eq!(order, names.iter().take(6).collect::<Vec<_>>(), "seed {seed}");
+        // The first ones are those that asked first; the others wait in the queue, without the retry.
+        let queue = &starts[3..JOBS];
+        assert!(queue.is_sorted_by_key(|(_, name)| name), "seed {seed}: {queue:#?}");
         let ran = |name: &String| lab.state_of(name).is_none_or(|job| job.counters.succeeded == 1);
         assert!(names.iter().all(ran), "seed {seed}");
         assert_eq!(starts.len(), JOBS + 1, "seed {seed}: each attempt counts");
