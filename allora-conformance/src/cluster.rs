@@ -320,6 +320,7 @@ pub(crate) enum RunAction<'a> {
     Retry { not_before: Time, error: &'a str },
     Interrupted { not_before: Time },
     Release,
+    ReleaseUntil { not_before: Time },
 }
 
 impl<'a> RunAction<'a> {
@@ -334,6 +335,9 @@ impl<'a> RunAction<'a> {
                 Action::Retry { fence, not_before, cause: RetryCause::Interrupted }
             }
             Self::Release => Action::Release { fence },
+            Self::ReleaseUntil { not_before } => {
+                Action::Retry { fence, not_before, cause: RetryCause::Released }
+            }
         }
     }
 }

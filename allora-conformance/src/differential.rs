@@ -301,7 +301,11 @@ impl Walk {
         Some(match which {
             0 => {
                 let not_before = from_millis(self.ms() + 1000).unwrap();
-                Action::Retry { fence, not_before, cause: RetryCause::Failed("e\0") }
+                let cause = match self.random.below(2) {
+                    0 => RetryCause::Failed("e\0"),
+                    _ => RetryCause::Released,
+                };
+                Action::Retry { fence, not_before, cause }
             }
             1 => Action::Release { fence },
             2 => complete(Completion::Failed("boom")),

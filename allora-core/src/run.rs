@@ -149,6 +149,32 @@ impl Run {
         self.decide("released", Requested::Release)
     }
 
+    /// Requests a release for a while: when this run returns, whatever its result, any node can claim the
+    /// occurrence after this time. The attempt does not count, however often that happens: for a run that
+    /// finds that what it needs is not there yet. The job's later occurrences wait meanwhile.
+    ///
+    /// ```
+    /// use allora::{BoxError, Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    ///
+    /// # async fn is_there() -> bool { true }
+    /// let import = job(every(60 * MINUTE), async |run: Run| -> Result<(), BoxError> {
+    ///     if !is_there().await {
+    ///         run.release_after(5 * MINUTE)?;
+    ///     }
+    ///     Ok(())
+    /// });
+    /// # let _ = import.at_least_once(MINUTE);
+    /// ```
+    ///
+    /// # Errors
+    /// `Unsupported` if the job runs at most once.
+    pub fn release_after(&self, after: Duration) -> Result {
+        self.decide("released", Requested::ReleaseFor(after))
+    }
+
     /// Gives the occurrence back without having done anything: as [`release`](Self::release), but also for
     /// a job that runs at most once. Call it only before the first effect.
     pub fn decline(&self) {

@@ -49,6 +49,12 @@ pub(crate) struct Options {
     /// [default: 10s].
     #[arg(long, value_parser = duration)]
     retry_wait: Option<Duration>,
+    /// Runs once when the schedule is created, and then by its schedule.
+    #[arg(long)]
+    now: bool,
+    /// Runs a single time (@at) even if it is more than a minute past when it is added.
+    #[arg(long)]
+    run_if_past: bool,
     /// Which missed occurrences are run: latest, none, or `all` and a limit, as 'all 100'
     /// [default: latest].
     #[arg(long)]
@@ -60,7 +66,7 @@ pub(crate) struct Options {
     #[arg(long)]
     overlap: Option<Overlap>,
     /// Runs one at a time with all jobs of this concurrency key, on all nodes, or so many with
-    /// KEY:NUMBER; '' for none.
+    /// KEY:NUMBER; with KEY:NUMBER/PERIOD, so many runs begin within any such time; '' for none.
     #[arg(long, value_name = "KEY", value_parser = given::<ConcurrencyKey>)]
     concurrency_key: Option<Given<ConcurrencyKey>>,
     /// Skips what waits longer for the key.
@@ -143,6 +149,8 @@ impl Options {
         set(&mut settings.jitter, self.jitter);
         settings.start = self.start.or(settings.start);
         settings.end = self.end.or(settings.end);
+        settings.run_when_created |= self.now;
+        settings.run_if_past |= self.run_if_past;
         settings.max_runs = self.max_runs.or(settings.max_runs);
         settings.window = self.window.or(settings.window);
         settings.timeout = self.timeout.or(settings.timeout);

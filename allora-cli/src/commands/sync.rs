@@ -35,8 +35,8 @@ use std::{
 #[command(after_help = "\
 FILE
   a JSON array of objects with name, kind and schedule, and as needed zone, delay, window, jitter,
-  timeout, start, end, max-runs, catch-up, overlap, retry, concurrency-key,
-  max-key-wait, breaker, alert, history, at-least-once, at-most-once, owner, tags, data (labels are a part of the kind, as
+  timeout, start, end, max-runs, run-when-created, run-if-past, catch-up, overlap, retry, concurrency-key,
+  max-key-wait, breaker, alert, history, after, at-least-once, at-most-once, owner, tags, data (labels are a part of the kind, as
   command@gpu). What the file does not say, the schedule does not have, its owner and tags included:
     [{\"name\": \"backup\", \"kind\": \"command\", \"schedule\": \"0 4 * * *\", \"zone\": \"Europe/Paris\",
       \"data\": {\"command\": [\"backup\", \"--all\"]}}]

@@ -92,6 +92,8 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             "MAX_RUNS" => {
                 settings.max_runs = Some(value.parse().map_err(|_| expected("a number from 1"))?);
             }
+            "RUN_WHEN_CREATED" if value == "1" => settings.run_when_created = true,
+            "RUN_WHEN_CREATED" => return Err(expected("1, or leave it away")),
             // The reader of the crontab has counted the fields by it.
             "SECONDS" if matches!(value.as_str(), "0" | "1") => {}
             "SECONDS" => return Err(expected("1 for six time fields, seconds first, or 0")),
@@ -121,7 +123,7 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             _ => {
                 let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, JITTER, OVERLAP, \
                              ATTEMPTS, RETRY_WAIT, CONCURRENCY_KEY, MAX_KEY_WAIT, BREAKER, ALERT, HISTORY, AFTER, START, \
-                             END, MAX_RUNS, SECONDS, NODES, LABEL, NAME, ON_FAILURE and PING";
+                             END, MAX_RUNS, RUN_WHEN_CREATED, SECONDS, NODES, LABEL, NAME, ON_FAILURE and PING";
                 let what = format!("there is no setting {name}; after ALLORA_ use one of {known}");
                 return Err(wrong(what));
             }

@@ -499,3 +499,19 @@ pub(super) async fn a_checkpoint_of_a_run_that_was_taken_over_is_refused(w: &Clu
     let third = won(one.lease(t(124), "job", 3).await);
     assert_eq!(third.checkpoint.as_deref(), Some(&b"kept"[..]));
 }
+
+pub(super) async fn a_run_that_is_released_for_a_while_does_not_count(w: &Cluster) {
+    job(w).await;
+    for (claim, now) in [(1, 60), (2, 90)] {
+        let run = won(w.node().lease(t(now), "job", claim).await);
+        assert_eq!((run.occurrence, run.attempt), (t(60).into(), 1));
+        let later = RunAction::ReleaseUntil { not_before: t(now + 30) };
+        for _ in 0..2 {
+            assert_eq!(w.node().end(t(now), "job", run.fence, later).await, Reply::Accepted);
+        }
+        let waits = w.node().read("job").await;
+        assert_eq!((waits.due_at, waits.attempts), (Some(t(now + 30)), 0));
+        assert_eq!((waits.last, waits.counters.failed, waits.counters.cancelled), (None, 0, 0));
+        lost(w.node().lease(t(now + 29), "job", 9).await);
+    }
+}

@@ -94,6 +94,7 @@ macro_rules! __cases {
                 outcomes_are_counted_and_the_last_is_kept: [];
                 a_retry_is_the_same_occurrence_later: [];
                 a_released_run_does_not_count_and_can_be_claimed_at_once: [];
+                a_run_that_is_released_for_a_while_does_not_count: [];
                 a_checkpoint_is_handed_to_the_next_attempt: [];
                 a_checkpoint_of_a_run_that_was_taken_over_is_refused: [Expiry];
                 an_active_occurrence_is_not_skipped: [Expiry];

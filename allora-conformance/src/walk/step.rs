@@ -688,9 +688,10 @@ impl Walker {
             }
             2 => {
                 let not_before = later(random);
-                let cause = match random.one_in(2) {
-                    true => RetryCause::Failed("again"),
-                    false => RetryCause::Interrupted,
+                let cause = match random.below(3) {
+                    0 => RetryCause::Failed("again"),
+                    1 => RetryCause::Interrupted,
+                    _ => RetryCause::Released,
                 };
                 return pair(&|fence| Action::Retry { fence, not_before, cause });
             }

@@ -7,7 +7,7 @@ use allora_core::{
     backend::{
         Action, Claim, ClaimDue, Claimed, Cursor, DueQuery, Flag, HistoryCursor, HistoryEntry,
         HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome,
-        Reply, Sharing,
+        Reply, RetryCause, Sharing,
     },
     record::{Change, HistoryBuffer, Record},
     time::{end_of_time, saturating_add, whole_millis},
@@ -218,6 +218,20 @@ impl Defect for ForgetsTheDataOfTriggers {
         let reply = step.apply();
         step.record.iter_mut().for_each(|record| record.occurrence_data.clear());
         reply
+    }
+}
+
+/// Counts the attempts of runs that were released for a while.
+pub(crate) struct CountsReleases;
+impl Defect for CountsReleases {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        match step.operation.action {
+            Action::Retry { fence, not_before, cause: RetryCause::Released } => {
+                let cause = RetryCause::Interrupted;
+                step.apply_instead(Action::Retry { fence, not_before, cause })
+            }
+            _ => step.apply(),
+        }
     }
 }
 

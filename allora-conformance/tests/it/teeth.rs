@@ -101,6 +101,7 @@ teeth! {
     forgets_the_data_of_triggers: ForgetsTheDataOfTriggers;
     loses_the_outbox: LosesTheOutbox;
     forgets_what_it_received: ForgetsWhatItReceived;
+    counts_releases: CountsReleases;
     forgets_checkpoints: ForgetsCheckpoints;
     keeps_late_checkpoints: KeepsLateCheckpoints;
     remembers_triggers_for_ever: RemembersTriggersForEver;

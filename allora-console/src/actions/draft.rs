@@ -264,6 +264,7 @@ mod tests {
             "@daily",
             "0 2 * * *; except 2026-12-25; only-within 1:00-3:00; zone Europe/Rome; at-least-once 30s; \
              catch-up all 10; window 1h; retry 5 10s 1h; delay 1m30s; jitter 5m; max-runs 12; \
+             run-when-created yes; run-if-past yes; \
              concurrency-key tapes:2; max-key-wait 1h; owner ann; tags a,b; timeout 5m",
             "every weekday at 9:30 Europe/Rome; overlap skip; start 2026-12-01T00:00:00.000Z; \
              end 2026-12-31T00:00:00.000Z",

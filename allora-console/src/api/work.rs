@@ -50,6 +50,7 @@ fn one() -> usize {
 struct Heartbeat {
     tokens: Vec<String>,
     progress: Option<String>,
+    checkpoint: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +75,8 @@ struct Fail {
 #[serde(deny_unknown_fields)]
 struct Release {
     token: String,
+    #[serde(default)]
+    after_ms: u64,
 }
 
 /// The gateway of this process, with its node.
@@ -168,6 +171,7 @@ fn given(gateway: &Gateway, run: &Run) -> Value {
         "lease_ms": millis(run.lease()),
         "is_at_least_once": run.is_at_least_once(),
         "data": run.data_as_json(),
+        "checkpoint": run.checkpoint_as_json(),
     })
 }
 
@@ -178,7 +182,7 @@ fn millis(duration: Duration) -> u64 {
 /// Keeps runs, and says which of them are to end.
 pub(crate) async fn heartbeat(call: Call) -> Answer {
     let (gateway, node) = gateway(&call)?;
-    let Heartbeat { tokens, progress } = call.object()?;
+    let Heartbeat { tokens, progress, checkpoint } = call.object()?;
     if tokens.is_empty() || tokens.len() > MOST_RUNS {
         let detail = format!("there are {} tokens; use 1 to {MOST_RUNS}", tokens.len());
         return Err(Problem::rejected("tokens", detail));
@@ -186,6 +190,10 @@ pub(crate) async fn heartbeat(call: Call) -> Answer {
     if let Some(long) = progress.as_ref().filter(|progress| progress.len() > LONGEST_NAME) {
         let detail = format!("progress has {} bytes; use at most {LONGEST_NAME}", long.len());
         return Err(Problem::rejected("progress", detail));
+    }
+    if checkpoint.is_some() && tokens.len() != 1 {
+        let detail = "a checkpoint is that of one run; send a heartbeat with its token alone";
+        return Err(Problem::rejected("checkpoint", detail.to_owned()));
     }
     let mut runs = Vec::with_capacity(tokens.len());
     for token in tokens {
@@ -197,15 +205,36 @@ pub(crate) async fn heartbeat(call: Call) -> Answer {
         if let (Some(run), Some(progress)) = (&run, &progress) {
             run.set_progress(progress.as_str());
         }
+        if let (Some(run), Some(checkpoint)) = (&run, &checkpoint) {
+            save(node, run, checkpoint).await?;
+        }
         let (state, lease) = match &run {
             Some(run) if run.is_cancelled() => ("cancel", Some(millis(run.lease()))),
             Some(run) => ("ok", Some(millis(run.lease()))),
             None if is_elsewhere(&call, &ticket).await => ("elsewhere", None),
             None => ("lost", None),
         };
-        runs.push(json!({ "token": token, "state": state, "lease_ms": lease }));
+        let mut shown = json!({ "token": token, "state": state, "lease_ms": lease });
+        if state == "ok" && run.is_some_and(|run| run.is_stopping()) {
+            shown["stopping"] = json!(true);
+        }
+        runs.push(shown);
     }
     call.whole_json(&json!({ "runs": runs }))
+}
+
+/// Saves a checkpoint of a run, and waits until the store has it.
+async fn save(node: &Node, run: &Run, checkpoint: &Value) -> Result<(), Problem> {
+    let deadline = node.runtime.sleep_until(node.runtime.now() + RECORDED);
+    match select(pin!(run.checkpoint(checkpoint.to_string())), deadline).await {
+        Either::Left((Ok(()), _)) => Ok(()),
+        Either::Left((Err(error), _)) if error.kind() == ErrorKind::LeaseLost => Err(superseded()),
+        Either::Left((Err(error), _)) => Err(Problem::from(error).field("checkpoint")),
+        Either::Right(_) => {
+            let detail = "the store has not saved the checkpoint within 10 s; it may do so yet";
+            Err(Problem::new(Type::Unavailable, detail).remedy("send it again"))
+        }
+    }
 }
 
 /// `false` if the run is over: no lease has its fence. While that is not known, it may be another gateway's.
@@ -254,15 +283,15 @@ pub(crate) async fn fail(call: Call) -> Answer {
 }
 
 pub(crate) async fn release(call: Call) -> Answer {
-    let Release { token } = call.object()?;
-    ended(&call, &token, Verdict::Release).await
+    let Release { token, after_ms } = call.object()?;
+    ended(&call, &token, Verdict::Release(Duration::from_millis(after_ms))).await
 }
 
 /// Ends a run of this gateway.
 async fn ended(call: &Call, token: &str, verdict: Verdict) -> Answer {
     let (gateway, node) = gateway(call)?;
     let ticket = gateway.tickets.ticket(token).ok_or_else(superseded)?;
-    if matches!(verdict, Verdict::Release)
+    if matches!(verdict, Verdict::Release(_))
         && let Some(run) = gateway.pool.heard(&key(&ticket), node.runtime.now())
         && !run.is_at_least_once()
     {

@@ -145,7 +145,8 @@ fn apply(run: &Run, verdict: Verdict) -> Result<(), BoxError> {
             }
             Err(error.into())
         }
-        Verdict::Release => Ok(run.release()?),
+        Verdict::Release(Duration::ZERO) => Ok(run.release()?),
+        Verdict::Release(after) => Ok(run.release_after(after)?),
     }
 }
 

@@ -16,9 +16,17 @@ const FORGET: Duration = Duration::from_secs(15);
 /// The result that a worker reports.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    Complete { output: Option<String>, value: Option<String> },
-    Fail { error: String, retry_after: Option<Duration>, is_final: bool },
-    Release,
+    Complete {
+        output: Option<String>,
+        value: Option<String>,
+    },
+    Fail {
+        error: String,
+        retry_after: Option<Duration>,
+        is_final: bool,
+    },
+    /// After this time.
+    Release(Duration),
 }
 
 /// The job and the fence of a run.

@@ -67,7 +67,12 @@ pub(crate) const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("window", "window", "as 1h", "none: it runs however late"),
     ("delay", "delay", "as 90s", ""),
     ("jitter", "jitter", "as 5m", ""),
-    ("concurrency-key", "concurrency key", "as billing, or billing:2 for two at a time", ""),
+    (
+        "concurrency-key",
+        "concurrency key",
+        "as billing, billing:2 for two at a time, or mail:100/1m for a rate",
+        "",
+    ),
     ("max-key-wait", "longest wait for the key", "as 1h", ""),
     ("breaker", "pauses itself after", "failures in a row and the wait for a probe, as 5 10m", ""),
     ("alert", "alerts after", "failures in a row and the time between alerts, as 3 6h", ""),
@@ -75,6 +80,8 @@ pub(crate) const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("start", "first time", "as 2026-12-01T00:00:00Z", ""),
     ("end", "last time", "as 2026-12-31T23:59:59Z", ""),
     ("max-runs", "largest number of runs", "as 12", ""),
+    ("run-when-created", "once when created", "yes", ""),
+    ("run-if-past", "runs even if past", "yes", ""),
     ("owner", "owner", "a person or a team, as ann", ""),
     ("tags", "tags", "words, as nightly,billing", ""),
 ];

@@ -473,6 +473,8 @@ pub enum RetryCause<'a> {
     Failed(&'a str),
     /// The run was cancelled: its code had begun, and was dropped before it ended.
     Interrupted,
+    /// The run gave the occurrence back for a while. The attempt is not counted.
+    Released,
 }
 
 /// A move of the cursor without a run, made if the record still has this generation and its head

@@ -79,8 +79,16 @@ impl<'a> CheckedSchedule<'a> {
     /// more than [a minute](AS_NOW) past. An interval whose start is longer past goes on as if it had run
     /// since.
     pub(crate) fn first(&self, now: Time) -> Planned<Option<NextRun>> {
+        match self.settings.run_when_created {
+            true => Ok(Some(whole_millis(now).into())),
+            false => self.first_scheduled(now),
+        }
+    }
+
+    /// As [`first`](Self::first), whether or not the job runs when it is created.
+    pub(crate) fn first_scheduled(&self, now: Time) -> Planned<Option<NextRun>> {
         let start = self.settings.start.filter(|start| *start <= now);
-        let is_due = |at: &Time| *at <= now && !is_past(*at, now) && self.has(*at);
+        let is_due = |at: &Time| *at <= now && !self.is_too_old(*at, now) && self.has(*at);
         if let Some(due) = start.or_else(|| self.own_start()).filter(is_due) {
             return Ok(self.next(due));
         }
@@ -121,9 +129,19 @@ impl<'a> CheckedSchedule<'a> {
         }
     }
 
+    /// The only scheduled time of a job that is added at `now`, if it is too old to run.
+    pub(crate) fn passed(&self, now: Time) -> Option<Time> {
+        self.only_time().filter(|at| self.is_too_old(*at, now))
+    }
+
+    fn is_too_old(&self, at: Time, now: Time) -> bool {
+        let runs_anyway = self.settings.run_if_past && self.only_time() == Some(at);
+        is_past(at, now) && !runs_anyway
+    }
+
     /// The only scheduled time of a job whose schedule is [`at`](crate::at()), unless its bounds leave
     /// it out.
-    pub(crate) fn only_time(&self) -> Option<Time> {
+    fn only_time(&self) -> Option<Time> {
         let is_built_in = self.job.is_built_in(Token(()));
         let text = is_built_in.then(|| self.job.definition()).flatten()?;
         let at = At::parse(text.strip_prefix("@at ")?).ok()?.instant();

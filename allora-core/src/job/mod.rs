@@ -14,7 +14,7 @@ mod spec;
 mod text;
 
 pub(crate) use ahead::{ahead_unless, ahead_until};
-pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, is_past, panic_text, warnings};
+pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, panic_text, warnings};
 pub use closure::{IntoOutcome, JobFuture, Returns, job};
 pub use concurrency_key::ConcurrencyKey;
 use concurrency_key::is_number;

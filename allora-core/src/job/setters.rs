@@ -91,6 +91,23 @@ macro_rules! setters {
             self
         }
 
+        /// Runs once when the job is created, at the store's time of that, and then by its schedule.
+        /// A job that exists does not run when a node starts, or when its definition changes. Of
+        /// [`max_runs`](Self::max_runs) it is the first, and no delay applies to it. Default: it waits for
+        /// its first scheduled time.
+        pub fn run_when_created(mut self) -> Self {
+            self.settings_mut().run_when_created = true;
+            self
+        }
+
+        /// Runs a single time ([`at`](crate::at()), `StoredSchedule::once`) however long it is past when the job
+        /// is created. Default: up to a minute. An older one is an error when a stored schedule is added,
+        /// and is recorded as missed for a job in code.
+        pub fn run_if_past(mut self) -> Self {
+            self.settings_mut().run_if_past = true;
+            self
+        }
+
         /// Runs one at a time with all jobs of this key, on all nodes:
         /// [`concurrency_key(key, 1)`](Self::concurrency_key).
         pub fn mutex(self, key: impl Into<Arc<str>>) -> Self {

@@ -37,6 +37,10 @@ pub struct Settings {
     pub end: Option<Time>,
     /// The largest number of occurrences.
     pub max_runs: Option<u64>,
+    /// One more occurrence is due at once when the job is created.
+    pub run_when_created: bool,
+    /// A single time that is past when the job is created runs at once, however old it is.
+    pub run_if_past: bool,
     /// The concurrency key, whose limit the job shares with all jobs of the key.
     pub concurrency_key: Option<ConcurrencyKey>,
     /// The longest wait for the concurrency key. Occurrences that wait longer are skipped.

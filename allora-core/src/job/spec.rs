@@ -154,8 +154,32 @@ impl JobSpec {
     ///
     /// A job that runs [on every node](Self::on_every_node) has a place for each of its runs, one after
     /// the other or as many at once as the limit says. It waits for the store, as other jobs do.
-    pub fn concurrency_key(mut self, key: impl Into<Arc<str>>, limit: u32) -> Self {
-        let key = ConcurrencyKey::new(key, limit);
+    pub fn concurrency_key(self, key: impl Into<Arc<str>>, limit: u32) -> Self {
+        self.key(ConcurrencyKey::new(key, limit))
+    }
+
+    /// Shares a rate with all jobs of this key, in code and stored, on all nodes: within any time of this
+    /// length, at most `limit` of their runs begin. Each attempt counts, and so does one that fails. The
+    /// others wait in the same queue as for a [concurrency key](Self::concurrency_key), by due time and
+    /// name, and are skipped after [`max_key_wait`](Self::max_key_wait). A job has a rate or a concurrency
+    /// key, not both. The first place that was taken is free again after `per`, by the store's clock.
+    ///
+    /// `limit`: Range: 1 to 1,000. `per`: Range: 1 s to 24 h.
+    ///
+    /// ```
+    /// use allora::{Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    ///
+    /// let mails = job(every(MINUTE), async |_: Run| { /* … */ }).rate("mail", 100, MINUTE);
+    /// # let _ = mails;
+    /// ```
+    pub fn rate(self, key: impl Into<Arc<str>>, limit: u32, per: Duration) -> Self {
+        self.key(ConcurrencyKey::rate(key, limit, per))
+    }
+
+    fn key(mut self, key: ConcurrencyKey) -> Self {
         let former = self.settings.concurrency_key.as_ref();
         self.has_replaced_key |= former.is_some_and(|former| former.key != key.key);
         self.settings_mut().concurrency_key = Some(key);

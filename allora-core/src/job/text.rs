@@ -115,7 +115,7 @@ impl Settings {
     }
 
     /// All settings; the value is missing if it is the default.
-    fn each(&self) -> [(&'static str, Option<String>); 19] {
+    fn each(&self) -> [(&'static str, Option<String>); 21] {
         let Self {
             delivery,
             catch_up,
@@ -128,6 +128,8 @@ impl Settings {
             start,
             end,
             max_runs,
+            run_when_created,
+            run_if_past,
             concurrency_key,
             max_key_wait,
             breaker,
@@ -161,6 +163,7 @@ impl Settings {
         let positive = |delay: &Duration| (!delay.is_zero()).then(|| period_text(*delay));
         let instant =
             |at: &Option<Time>| at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true));
+        let yes = |set: &bool| set.then(|| "yes".to_owned());
         let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
         [
             ("at-least-once", lease.map(period_text)),
@@ -173,6 +176,8 @@ impl Settings {
             ("start", instant(start)),
             ("end", instant(end)),
             ("max-runs", max_runs.map(|runs| runs.to_string())),
+            ("run-when-created", yes(run_when_created)),
+            ("run-if-past", yes(run_if_past)),
             ("concurrency-key", concurrency_key.as_ref().map(ToString::to_string)),
             ("max-key-wait", period(max_key_wait)),
             ("breaker", breaker.map(|breaker| breaker.to_string())),
@@ -273,6 +278,8 @@ impl SettingsReader {
             "start" => settings.start = Some(words.instant()?),
             "end" => settings.end = Some(words.instant()?),
             "max-runs" => settings.max_runs = Some(words.number()?),
+            "run-when-created" => settings.run_when_created = words.yes()?,
+            "run-if-past" => settings.run_if_past = words.yes()?,
             "concurrency-key" => {
                 settings.concurrency_key =
                     Some(words.rest("a key, or a key and a limit, as in tapes:2")?);
@@ -370,11 +377,18 @@ impl FromStr for ConcurrencyKey {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut words = split(0, text);
         let (at, word) = words.next().unwrap_or((0, text));
-        let key = match word.rsplit_once(':') {
-            Some((key, limit)) if is_number(limit) => {
-                Self::new(key, number(at + key.len() + 1, limit)?)
+        let (key, rest) = word.rsplit_once(':').unwrap_or((word, ""));
+        let (limit, per) =
+            rest.split_once('/').map_or((rest, None), |(limit, per)| (limit, Some(per)));
+        let limit_at = at + key.len() + 1;
+        let key = match per {
+            _ if !is_number(limit) => Self::new(word, 1),
+            None => Self::new(key, number(limit_at, limit)?),
+            Some(per) => {
+                let per_at = limit_at + limit.len() + 1;
+                let per = parse_period(per).map_err(|error| error.shifted(per_at))?;
+                Self::rate(key, number(limit_at, limit)?, per)
             }
-            _ => Self::new(word, 1),
         };
         words.next().map_or(Ok(key), |more| Err(too_many(more)))
     }
@@ -402,6 +416,15 @@ impl<'a> Words<'a> {
     fn instant(&mut self) -> Result<Time, ParseError> {
         let (at, word) = self.value("an instant, such as 2026-01-01T00:00:00Z")?;
         parse_instant(word).map_err(|error| error.shifted(at))
+    }
+
+    fn yes(&mut self) -> Result<bool, ParseError> {
+        let (at, word) = self.value("yes")?;
+        let remedy = "write yes, or leave the setting away";
+        match word {
+            "yes" => Ok(true),
+            _ => Err(wrong(at, word, "is not yes").remedy(remedy)),
+        }
     }
 
     fn number<N: FromStr>(&mut self) -> Result<N, ParseError> {

@@ -12,7 +12,6 @@ use super::{
 use crate::{
     backend::{NotRunReason, Reply},
     job::Delivery,
-    name::key_record,
     record::on,
     time::Time,
 };
@@ -60,7 +59,7 @@ impl Planner {
             return KeyStep::Go;
         }
         let claim = KeyClaim {
-            record: key_record(&setting.key),
+            record: setting.record(),
             key: setting.key.clone(),
             job: slot.name.clone(),
             holder: match &self.config.every_node {
@@ -69,6 +68,7 @@ impl Planner {
             },
             claim_id: self.ids.draw(),
             limit: setting.limit,
+            per: setting.per,
             lease: match settings.delivery {
                 Delivery::AtLeastOnce { lease } => lease,
                 Delivery::AtMostOnce => self.config.lost_after,

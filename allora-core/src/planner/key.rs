@@ -9,7 +9,7 @@ use crate::{
     backend::{ClaimKey, Claimed, JobState, Lease},
     condition::{Condition, KeyHolder},
     event::Event,
-    time::{Time, saturating_add},
+    time::{self, Time, saturating_add},
 };
 use std::{mem, sync::Arc, time::Duration};
 
@@ -22,6 +22,12 @@ const READ_AGAIN: Duration = Duration::from_millis(200);
 
 /// The lease of a place until the occurrence is claimed.
 const LEASE: Duration = Duration::from_secs(5);
+
+/// The part of that lease that a claim of the occurrence needs.
+const HEADROOM: Duration = Duration::from_secs(1);
+
+/// A place of a rate is asked for so long after it is free, because clocks differ a little.
+const MARGIN: Duration = Duration::from_millis(5);
 
 /// A slot's concurrency key.
 #[derive(Debug)]
@@ -68,6 +74,8 @@ pub(crate) struct KeyClaim {
     pub(super) holder: Arc<str>,
     pub(super) claim_id: u128,
     pub(super) limit: u32,
+    /// The time for which a place of a rate is taken, whatever becomes of the run.
+    pub(super) per: Option<Duration>,
     /// The lease of the job's runs. The key has the same one.
     pub(super) lease: Duration,
     pub(super) due_at: Time,
@@ -112,10 +120,15 @@ impl KeyClaim {
 
     pub(crate) fn operation(&self) -> ClaimKey<'_> {
         let Self { claim_id, limit, holder, due_at, .. } = self;
-        ClaimKey::new(*claim_id, *limit, holder, *due_at, LEASE)
+        ClaimKey::new(*claim_id, *limit, holder, *due_at, self.per.unwrap_or(LEASE))
             .waiting_since(self.since)
-            .extended_by(self.lease)
+            .extended_by(self.per.unwrap_or(self.lease))
             .not_after(self.not_after)
+    }
+
+    /// The part of the place's lease that a claim of the occurrence needs.
+    pub(super) fn headroom(&self) -> Duration {
+        self.per.map_or(HEADROOM, |per| HEADROOM.min(per / 2))
     }
 
     /// Its place in the order in which claims are sent.
@@ -190,8 +203,10 @@ impl SlotKey {
                 && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
         };
         if live().any(is_same) {
-            self.is_busy_for(now, 5 * READ_AGAIN);
-            return KeyEffect::ReadAt(saturating_add(now, READ_AGAIN));
+            // The place of a rate outlasts a run that was released.
+            let again = claim.per.map_or(READ_AGAIN, |_| ASK_AGAIN);
+            self.is_busy_for(now, 5 * READ_AGAIN.max(again));
+            return KeyEffect::ReadAt(saturating_add(now, again));
         }
         let holders = live().map(KeyHolder::of);
         let (job, key, limit) = (claim.job.clone(), claim.key.clone(), claim.limit);
@@ -200,7 +215,12 @@ impl SlotKey {
             events.push(Event::Began(wait.clone()));
             self.wait = Some(wait);
         }
-        self.is_busy_for(now, poll.min(ASK_AGAIN));
+        let first_end = live().map(|lease| time::since(lease.until, now) + MARGIN).min();
+        let free_in = first_end.filter(|_| claim.per.is_some());
+        self.is_busy_for(
+            now,
+            free_in.map_or(ASK_AGAIN, |free_in| free_in.min(ASK_AGAIN)).min(poll),
+        );
         KeyEffect::LookAgain
     }
 

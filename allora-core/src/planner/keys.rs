@@ -25,9 +25,6 @@ use std::{
     time::Duration,
 };
 
-/// The part of that lease that a claim of the occurrence needs.
-const HEADROOM: Duration = Duration::from_secs(1);
-
 #[derive(Default)]
 pub(super) struct Keys {
     /// The keys that jobs hold, or wait for.
@@ -114,7 +111,7 @@ impl Keys {
         match (key.state, decision) {
             (KeyState::Asked, _) => {}
             (KeyState::Granted { until, .. }, Decision::Claim { .. }) => {
-                if since(until, now) > HEADROOM {
+                if since(until, now) > key.claim.headroom() {
                     return Some(KeyStep::Go);
                 }
             }
@@ -296,6 +293,10 @@ impl Keys {
             return None;
         };
         effects.events.extend(wait.map(Event::Ended));
+        // A rate counts starts: the run neither extends its place nor gives it back.
+        if claim.per.is_some() {
+            return None;
+        }
         Some(HeldKey { key: claim.key, record: claim.record, fence, until })
     }
 

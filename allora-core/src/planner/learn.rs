@@ -20,7 +20,7 @@ use crate::{
     event::Event,
     job::{
         CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap, Progress, Redefinition,
-        ahead_until, is_code, is_past,
+        ahead_until, is_code,
     },
     stored::Definition,
     time::{Time, saturating_add},
@@ -302,9 +302,10 @@ fn missed(slot: &Slot, state: &JobState, now: Time) -> Option<(Time, NotRun)> {
     let is_new = state.next.is_none()
         && state.last_started.is_none()
         && state.counters == Counters::default();
-    let at = is_new.then(|| CheckedSchedule::of(&slot.name, slot.own()).only_time()).flatten()?;
+    let passed = || CheckedSchedule::of(&slot.name, slot.own()).passed(now);
+    let at = is_new.then(passed).flatten()?;
     let reason = NotRunReason::CatchUp;
-    is_past(at, now).then_some((at, NotRun { count: Some(1), last: at, reason }))
+    Some((at, NotRun { count: Some(1), last: at, reason }))
 }
 
 /// True if an operator has reset a job whose times only its nodes know. None of them has set its cursor

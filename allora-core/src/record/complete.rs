@@ -72,6 +72,7 @@ pub(super) fn end(
             record.counters.cancelled += 1;
             Outcome::Interrupted
         }
+        // Whether at once or for a while.
         _ => Outcome::Released,
     };
     let lease = record.leases.remove(i);
@@ -114,9 +115,9 @@ pub(super) fn end(
                 history.push(|| claim::excluded_entry(fence, job, excluded, context));
             }
         }
-        Action::Retry { not_before, .. } => record.retries.push(PendingRetry {
+        Action::Retry { not_before, cause, .. } => record.retries.push(PendingRetry {
             occurrence: lease.occurrence,
-            attempts: lease.attempt,
+            attempts: lease.attempt.saturating_sub(u32::from(*cause == RetryCause::Released)),
             not_before: whole_millis(*not_before),
         }),
         _ => {

@@ -18,6 +18,7 @@ use std::{
 pub(crate) enum Requested {
     Retry { after: Duration, error: String },
     Release,
+    ReleaseFor(Duration),
     GiveUp,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     condition::{Code, Condition},
     error::{Error, ErrorKind, Result},
     health::{Health, JobStatus},
-    job::{CheckedSchedule, IntoJob, is_past},
+    job::{CheckedSchedule, IntoJob},
     name::check_name,
     pattern::Pattern,
     registry::{NodeInfo, ProgramReport},
@@ -221,12 +221,10 @@ impl Handle {
         let (name, spec) = (name.into(), spec.into_job());
         super::config::check(&name, &spec)?;
         let now = self.node.now(&self.node.shared());
-        if let Some(at) =
-            CheckedSchedule::of(&name, &spec).only_time().filter(|at| is_past(*at, now))
-        {
+        if let Some(at) = CheckedSchedule::of(&name, &spec).passed(now) {
             return Err(Error::invalid(format!(
                 "the job {name:?} would never run: its only time, {}, is more than a minute ago; use a later \
-                 time, or the present one for a run at once",
+                 time, or the present one or run_if_past for a run at once",
                 at.to_rfc3339_opts(SecondsFormat::Millis, true)
             )));
         }

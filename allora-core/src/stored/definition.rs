@@ -8,7 +8,7 @@ use crate::{
     name::calendar_record,
     run::Run,
     schedule::{AnySchedule, Calendar, Field, ParseError, Schedule},
-    time::Time,
+    time::{Time, whole_millis},
 };
 use chrono::TimeDelta;
 use std::{
@@ -38,7 +38,10 @@ pub(crate) type Found = Result<Arc<Calendar>, String>;
 /// | `delay 30s`, `jitter 1m` | a fixed delay after the scheduled time; the longest jitter |
 /// | `start …`, `end …` | the earliest and the latest scheduled time, as RFC 3339 |
 /// | `max-runs 12` | the largest number of occurrences |
+/// | `run-when-created yes` | one more occurrence at once when the schedule is created |
+/// | `run-if-past yes` | a single time that is more than a minute past runs at once |
 /// | `concurrency-key tapes`, `concurrency-key tapes:2` | the concurrency key, whose jobs have one or two active runs together |
+/// | `concurrency-key mail:100/1m` | the rate, of which its jobs begin 100 runs together within any minute |
 /// | `max-key-wait 1h` | the longest wait for the key |
 /// | `breaker 5`, `breaker 5 10m` | it pauses itself after five failed occurrences in a row; the wait for a probe |
 /// | `alert 3`, `alert 3 6h` | people are told after three failed occurrences in a row; the shortest time between two alerts |
@@ -157,10 +160,19 @@ impl Definition {
         &self.settings
     }
 
-    /// The first occurrence of a schedule that is added at `now`: the first one at or after its
+    /// The first occurrence of a schedule that is added at `now`: `now`, if it runs when it is created.
+    pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
+        let first = self.first_scheduled(name, now)?;
+        match self.settings.run_when_created {
+            true => Ok(first.is_some().then(|| whole_millis(now).into())),
+            false => Ok(first),
+        }
+    }
+
+    /// The first occurrence by the schedule of a schedule that is added at `now`: the first one at or after its
     /// start, or after now if it has none. A single time of up to a minute before now counts as now.
     /// `None` if there is no occurrence.
-    pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
+    pub(crate) fn first_scheduled(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
         let spec = self.bare();
         let start = self.settings.start;
         let from = start.unwrap_or(now);
@@ -172,7 +184,7 @@ impl Definition {
         let first = following(name, &spec, before, 0)?;
         match first.filter(|first| start.is_some() || first.scheduled_at == now) {
             None => {
-                let first = CheckedSchedule::of(name, &spec).first(now);
+                let first = CheckedSchedule::of(name, &spec).first_scheduled(now);
                 first.or_else(|fault| unplanned(name, &fault))
             }
             first => Ok(first),
@@ -286,6 +298,7 @@ mod tests {
         check("* * * * *; overlap", "column 12: \"overlap\" has no value");
         check("* * * * *; overlap skip wait", "column 25: \"wait\" is one word too many");
         check("* * * * *; start tomorrow", "instant, column 18");
+        check("* * * * *; run-if-past no", "column 24: \"no\" is not yes; write yes, or leave");
         check("* * * * *; Delay 1m", "column 12: \"Delay\" is not a setting");
         check("* * * * *; zone Mars/X", "Mars/X");
         check("* * * * * Asia/Tokyo; zone Europe/Rome", "use one");
@@ -357,9 +370,19 @@ mod tests {
             let start = settings.start.unwrap_or_default();
             settings.end = self.maybe(|random| start + random.period());
             settings.max_runs = self.maybe(|random| 1 + random.below(u64::MAX - 1));
+            settings.run_when_created = self.below(4) == 0;
+            settings.run_if_past = self.below(4) == 0;
             settings.concurrency_key = self.maybe(|random| {
                 let key = ["tapes/é", "tenant:7"][random.below(2) as usize];
-                ConcurrencyKey::new(key, 1 + random.below(3) as u32)
+                let limit = 1 + random.below(3) as u32;
+                match random.below(3) {
+                    0 => ConcurrencyKey::rate(
+                        key,
+                        limit,
+                        Duration::from_secs(1 + random.below(9_000)),
+                    ),
+                    _ => ConcurrencyKey::new(key, limit),
+                }
             });
             if settings.concurrency_key.is_some() {
                 settings.max_key_wait = self.maybe(Self::period);

@@ -12,7 +12,6 @@ use crate::{
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
     job::{DefinitionText, is_code},
-    name::key_record,
     record::job_of,
     registry::TRIGGER_DATA,
     schedule::{Schedule as _, between},
@@ -476,8 +475,9 @@ impl Schedules {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(state) => {
-                    if let Some(setting) = &settings.concurrency_key {
-                        self.free_key(name, &setting.key).await?;
+                    let key = settings.concurrency_key.as_ref().filter(|key| key.per.is_none());
+                    if let Some(key) = key {
+                        self.free_key(name, &key.record()).await?;
                     }
                     return Ok(state);
                 }
@@ -486,13 +486,12 @@ impl Schedules {
     }
 
     /// Releases the places of the key that runs of this job hold.
-    async fn free_key(&self, name: &str, key: &str) -> Result {
-        let record = key_record(key);
-        for reply in self.apply("reset", &[Operation::read(&record)]).await? {
+    async fn free_key(&self, name: &str, record: &str) -> Result {
+        for reply in self.apply("reset", &[Operation::read(record)]).await? {
             let leases = reply?.state().map(|state| state.leases).unwrap_or_default();
             let mine = leases.iter().filter(|lease| job_of(lease) == name);
             let release =
-                |lease: &Lease| Operation::new(&record, Action::ReleaseKey { fence: lease.fence });
+                |lease: &Lease| Operation::new(record, Action::ReleaseKey { fence: lease.fence });
             let releases: Vec<Operation<'_>> = mine.map(release).collect();
             if releases.is_empty() {
                 continue;

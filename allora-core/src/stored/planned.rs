@@ -32,8 +32,8 @@ impl<'a> Planned<'a> {
         if next.is_none() && !is_never && definition.settings().after.is_none() {
             let from = definition.settings().start.unwrap_or(now);
             return Err(Error::invalid(format!(
-                "{:?} would never run: `{definition}` has no occurrence from {} on; use a later time, or the \
-                 present one for a run at once",
+                "{:?} would never run: `{definition}` has no occurrence from {} on; use a later time, \
+                 or the present one or run-if-past (`StoredSchedule::run_if_past`) for a run at once",
                 stored.name,
                 from.to_rfc3339_opts(SecondsFormat::Millis, true)
             )));
@@ -175,9 +175,25 @@ mod tests {
             refused.contains("no occurrence from 2026-01-01T00:00:00.000Z on; use a"),
             "{refused}"
         );
+        let first = planned(&old.clone().run_if_past()).unwrap().map(|next| next.scheduled_at);
+        assert_eq!(first, Some(now - chrono::TimeDelta::milliseconds(60_001)));
         // Another schedule begins after now.
         let ended = StoredSchedule::new("ended", "kind", "@every 10s").ending(now);
         assert!(planned(&ended).is_err());
+    }
+
+    #[test]
+    fn what_runs_when_it_is_created_is_due_at_that_time_and_then_by_its_schedule() {
+        let now = Time::from_timestamp(1_767_225_600, 1_500_000).unwrap();
+        let daily = StoredSchedule::new("daily", "kind", "0 9 * * *").run_when_created();
+        let definition = daily.delay(std::time::Duration::from_secs(60)).definition().unwrap();
+        let first = definition.first("daily", now).unwrap().unwrap();
+        assert_eq!((first.scheduled_at, first.due_at), (whole_millis(now), whole_millis(now)));
+        let next = definition.following("daily", first.scheduled_at, 1).unwrap().unwrap();
+        assert_eq!(next.scheduled_at.to_rfc3339(), "2026-01-01T09:00:00+00:00");
+        let never = StoredSchedule::once("never", "kind", now - chrono::TimeDelta::hours(1));
+        let never = never.run_when_created();
+        assert!(Planned::first(&never, &never.definition().unwrap(), now).is_err());
     }
 
     #[test]

@@ -260,6 +260,7 @@ mod tests {
                 .timeout(second)
                 .window(second),
             new().starting(at).ending(at).max_runs(u64::MAX).first_run(at),
+            new().run_when_created().run_if_past(),
             new().catch_up(CatchUp::None).mutex("tapes"),
             new().concurrency_key("tapes", 3).max_key_wait(second),
             new().breaker(Breaker::after(5).probe_after(second)).alert(AlertRule::after(3)),

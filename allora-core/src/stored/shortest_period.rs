@@ -55,7 +55,7 @@ fn closer_than(
         AnySchedule::Every(_) => 1,
         _ => OCCURRENCES,
     };
-    let first = definition.first(name, now)?.map(|next| next.scheduled_at);
+    let first = definition.first_scheduled(name, now)?.map(|next| next.scheduled_at);
     let Some(first) = first else { return Ok(None) };
     let (mut before, until) = (first, first + HORIZON);
     for started in 1..=most as u64 {

@@ -85,7 +85,7 @@ impl StoredSchedule {
     }
 
     /// A schedule that runs once, at this time. A time of up to a minute ago counts as now, and an
-    /// older one is an error when the schedule is added. Its record, with its outcome, is removed some
+    /// older one is an error when the schedule is added, unless it [runs](Self::run_if_past) even then. Its record, with its outcome, is removed some
     /// time after its end: after 7 days, unless a node [sets](crate::SchedulerBuilder::prune_finished_after)
     /// another time.
     ///
@@ -234,6 +234,13 @@ impl StoredSchedule {
     /// [`JobSpec::concurrency_key`](crate::JobSpec::concurrency_key).
     pub fn concurrency_key(mut self, key: impl Into<Arc<str>>, limit: u32) -> Self {
         self.settings.concurrency_key = Some(ConcurrencyKey::new(key, limit));
+        self
+    }
+
+    /// Shares a rate with all jobs of this key, in code and stored, on all nodes: see
+    /// [`JobSpec::rate`](crate::JobSpec::rate).
+    pub fn rate(mut self, key: impl Into<Arc<str>>, limit: u32, per: Duration) -> Self {
+        self.settings.concurrency_key = Some(ConcurrencyKey::rate(key, limit, per));
         self
     }
 

@@ -386,3 +386,30 @@ fn malformed_requests_of_workers_are_refused() {
         }
     });
 }
+
+#[test]
+fn the_checkpoint_of_a_worker_is_handed_to_the_next_attempt() {
+    with_worker(async |world| {
+        world.add("a", "report").await;
+        let run = world.claim(&["report"]).await.unwrap();
+        assert_eq!(run["checkpoint"], Value::Null);
+        let save = async |checkpoint: Value| {
+            let body = json!({ "tokens": [run["token"]], "checkpoint": checkpoint });
+            world.post(0, "/claim/heartbeat", body).await.0
+        };
+        assert_eq!(save(json!({ "page": 7 })).await, 200);
+        assert_eq!(save(json!("x".repeat(70_000))).await, 422);
+        let fail = json!({ "token": run["token"], "error": "x", "retry_after_ms": 0 });
+        assert_eq!(world.post(0, "/claim/fail", fail).await.0, 200);
+        let again = world.claim(&["report"]).await.unwrap();
+        let seen = (&again["attempt"], &again["checkpoint"]);
+        assert_eq!(seen, (&json!(2), &json!({ "page": 7 })));
+        assert_eq!(save(json!(8)).await, 200, "the state of the old run says that it is lost");
+        assert_eq!(world.state_of(&run).await, "lost");
+        let release = json!({ "token": again["token"], "after_ms": 5_000 });
+        assert_eq!(world.post(0, "/claim/release", release).await.0, 200);
+        let third = world.claim(&["report"]).await.unwrap();
+        let seen = (&third["attempt"], &third["checkpoint"]);
+        assert_eq!(seen, (&json!(2), &json!({ "page": 7 })));
+    });
+}

@@ -152,6 +152,10 @@ pub(crate) enum RunResult {
         not_before: Time,
     },
     Released,
+    /// Given back for a while.
+    Snoozed {
+        not_before: Time,
+    },
 }
 
 /// The error of an occurrence whose runs were interrupted too often.
@@ -173,6 +177,10 @@ impl RunResult {
                 let cause = RetryCause::Interrupted;
                 return Action::Retry { fence, not_before: *not_before, cause };
             }
+            RunResult::Snoozed { not_before } => {
+                let cause = RetryCause::Released;
+                return Action::Retry { fence, not_before: *not_before, cause };
+            }
             RunResult::Released => return Action::Release { fence },
         };
         Action::Complete { fence, then, completion }
@@ -182,7 +190,10 @@ impl RunResult {
     pub(crate) fn is_completion(&self) -> bool {
         !matches!(
             self,
-            RunResult::Retry { .. } | RunResult::Interrupted { .. } | RunResult::Released
+            RunResult::Retry { .. }
+                | RunResult::Interrupted { .. }
+                | RunResult::Snoozed { .. }
+                | RunResult::Released
         )
     }
 
@@ -192,7 +203,7 @@ impl RunResult {
             RunResult::Failed(error) | RunResult::Dead(error) | RunResult::Retry { error, .. } => {
                 error
             }
-            RunResult::Released => "it requested its release",
+            RunResult::Released | RunResult::Snoozed { .. } => "it requested its release",
             _ => "it was dropped before it ended",
         }
     }
@@ -205,7 +216,7 @@ impl RunResult {
             RunResult::Dead(error) => Outcome::Dead(error.clone()),
             RunResult::Cancelled => Outcome::Cancelled,
             RunResult::Interrupted { .. } => Outcome::Interrupted,
-            RunResult::Released => Outcome::Released,
+            RunResult::Released | RunResult::Snoozed { .. } => Outcome::Released,
         }
     }
 }
@@ -231,6 +242,9 @@ impl ActiveRun {
                 return RunResult::Retry { not_before: saturating_add(now, after), error };
             }
             Some(Requested::Release) => return RunResult::Released,
+            Some(Requested::ReleaseFor(after)) => {
+                return RunResult::Snoozed { not_before: saturating_add(now, after) };
+            }
             Some(Requested::GiveUp) => true,
             None => false,
         };
@@ -269,9 +283,9 @@ impl ActiveRun {
                 }
             }
             (Delivery::AtMostOnce, Turn::Lost) => {
-                let what = match self.settings.concurrency_key {
-                    Some(_) => "place of its concurrency key",
-                    None => "lease",
+                let what = match &self.settings.concurrency_key {
+                    Some(key) if key.per.is_none() => "place of its concurrency key",
+                    _ => "lease",
                 };
                 RunResult::Failed(format!("dropped: its {what} was not extended in time"))
             }

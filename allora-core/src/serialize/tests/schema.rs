@@ -106,6 +106,7 @@ fn stored() -> Vec<Value> {
     let new = || StoredSchedule::new("a", "mail", "0 9 * * MON");
     let full = new().in_zone("Europe/Paris").catch_up(CatchUp::None).window(second).timeout(second);
     let full = full.delay(second).jitter(second).starting(at(0)).ending(at(1)).max_runs(3);
+    let full = full.run_when_created().run_if_past();
     let full = full.concurrency_key("tapes", 2).max_key_wait(second).owner("sales").tag("eu");
     let full =
         full.breaker(Breaker::after(5)).alert(AlertRule::after(3)).history(50, 3_600 * second);

@@ -9,6 +9,7 @@ use crate::{
     stored::ahead_until,
     time::Time,
 };
+use allora_schedule::period_text;
 
 pub(super) fn of_now(facts: &Facts) -> Why {
     if facts.is_gone {
@@ -346,6 +347,7 @@ fn when(facts: &Facts) -> Option<Why> {
     if due > now {
         return Some(match (state.attempts, state.next) {
             (1.., _) => retry_waits(state, due),
+            (0, _) if was_started(state) => released(state, due),
             (0, next) => {
                 let at = next.map_or(due, |next| next.scheduled_at.min(due));
                 let later = match due > at {
@@ -364,6 +366,24 @@ fn when(facts: &Facts) -> Option<Why> {
             .or_else(|| capacity_full(facts, due))
             .unwrap_or_else(|| overdue(facts, due)),
     )
+}
+
+/// `true` if the occurrence that is offered next was started before.
+fn was_started(state: &JobState) -> bool {
+    let head = state.head.as_ref().filter(|head| head.trigger.is_none());
+    head.is_some_and(|head| state.last_started >= Some(head.scheduled_at))
+}
+
+/// An occurrence whose run has given it back for a while.
+fn released(state: &JobState, due: Time) -> Why {
+    let at = state.head.as_ref().map(|head| head.scheduled_at);
+    let of = at.map(|at| format!("the occurrence of {}", shown(at))).unwrap_or_default();
+    let text = format!("its run has released {of}, which is due again at {}", shown(due));
+    Why::new(WhyCode::RetryWaits, text)
+        .with_some("scheduled_at", at)
+        .with("due_at", due)
+        .with("attempts", state.attempts)
+        .remedy(format!("wait for it, or end the occurrence with `allora cancel {}`", state.name))
 }
 
 fn retry_waits(state: &JobState, due: Time) -> Why {
@@ -394,6 +414,21 @@ fn key_busy(facts: &Facts, due: Time) -> Option<Why> {
         .map(|one| format!("{} on {} since {}", one.job, one.node, shown(one.since)))
         .collect();
     let key = &*fact.key.key;
+    if let Some(per) = fact.key.per {
+        let free_at = record.leases.iter().map(|lease| lease.until).filter(|end| *end > facts.now);
+        let free_at = free_at.min().unwrap_or(facts.now);
+        let text = format!(
+            "it has been due since {} and waits for its rate {key}: {} began within {}, and the first \
+             place is free at {}",
+            shown(due),
+            counted(holders.len(), "run"),
+            period_text(per),
+            shown(free_at)
+        );
+        let why = Why::new(WhyCode::KeyBusy, text).with("key", key).with("limit", fact.key.limit);
+        let why = why.with("due_at", due).with("free_at", free_at).with("holders", holders);
+        return Some(why.remedy("wait, or set a higher rate"));
+    }
     let text = format!(
         "it has been due since {} and waits for the concurrency key {key}, held by {}",
         shown(due),

@@ -144,6 +144,17 @@ fn a_healthy_job_waits_for_its_next_time() {
 }
 
 #[test]
+fn a_released_occurrence_waits_until_it_is_due_again() {
+    let released = |facts: &mut Facts| {
+        facts.state.next = next(3_600);
+        (facts.state.head, facts.state.due_at) = (Some(at(3_600).into()), Some(at(4_000)));
+    };
+    let says = "its run has released the occurrence of 2026-01-01T01:00:00Z, which is due again at \
+                2026-01-01T01:06:40Z";
+    assert_eq!(now(released, says), ["retry-waits"]);
+}
+
+#[test]
 fn the_progress_of_a_run_is_in_the_answer() {
     let running = |facts: &mut Facts| {
         facts.state.leases = vec![lease(3_600, OnExpiry::Retry)];
@@ -151,7 +162,7 @@ fn the_progress_of_a_run_is_in_the_answer() {
         let of = |fence, text: &str| RunProgress { name: name.clone(), fence, text: text.into() };
         facts.fleet.nodes[0].progress = vec![of(6, "all"), of(7, "40 %")];
     };
-    assert_eq!(now(running, "; its progress: 40 %"), ["running"]);
+    assert_eq!(now(running, "; its progress: 40 %"), ["running", "scheduled"]);
 }
 
 #[test]

@@ -142,3 +142,23 @@ fn a_run_on_every_node_has_checkpoints_too() {
     lab.until(20.0);
     assert_eq!(*done.lock().unwrap(), [(0, 1), (3, 2)]);
 }
+
+#[test]
+fn a_run_that_is_released_for_a_while_runs_again_then_and_no_attempt_counts() {
+    let lab = Lab::new(1);
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let (clock, seen) = (lab.clock(), found.clone());
+    let work = async move |run: Run| -> Result {
+        let second = (clock.wall() - run.scheduled_at()).num_seconds();
+        seen.lock().unwrap().push((second, run.attempt()));
+        match second < 60 {
+            true => run.release_after(secs(30)),
+            false => Ok(()),
+        }
+    };
+    let spec = job(every(secs(3_600)).phase(secs(10)), work);
+    lab.start(|_, b| b.add("job", spec.at_least_once(secs(20))));
+    lab.until(200.0);
+    assert_eq!(*found.lock().unwrap(), [(0, 1), (30, 1), (60, 1)]);
+    assert_eq!(lab.state("job").counters.succeeded, 1);
+}

@@ -23,6 +23,7 @@ mod nodes;
 mod operators;
 mod partial;
 mod policies;
+mod rates;
 mod shares;
 mod shutdown;
 mod stops;

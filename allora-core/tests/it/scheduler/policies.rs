@@ -395,6 +395,30 @@ fn a_single_time_of_up_to_a_minute_ago_counts_as_now() {
 }
 
 #[test]
+fn what_runs_when_it_is_created_runs_once_for_all_nodes_and_restarts() {
+    let lab = Lab::new(52);
+    lab.until(100.0);
+    let declare = || {
+        let job = |seat: &Seat| seat.job(every(secs(600)).phase(secs(0)), ms(5));
+        let old = |seat: &Seat| seat.job(allora_core::at(at(30.0)), ms(5));
+        lab.start(|seat, b| {
+            b.add("job", job(seat).run_when_created()).add("old", old(seat).run_if_past())
+        })
+    };
+    let first = declare();
+    declare();
+    lab.until(110.0);
+    first.handle.stop();
+    lab.until(120.0);
+    declare();
+    lab.until(601.0);
+    let story = lab.story("job");
+    let [created, scheduled] = &story[..] else { panic!("{story:?}") };
+    assert!(created.starts_with("succeeded 100"), "{created}");
+    assert_eq!((&**scheduled, lab.story("old")), ("succeeded 600", vec!["succeeded 30".into()]));
+}
+
+#[test]
 fn a_single_time_that_has_passed_before_its_job_is_declared_is_missed_once() {
     let lab = Lab::new(52);
     lab.until(100.0);
