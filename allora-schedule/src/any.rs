@@ -207,7 +207,7 @@ impl AnySchedule {
             Self::Every(every) => every.start(),
             Self::Recurrence(rule) => rule.first(),
             Self::Filtered(filtered) => filtered.schedule().start(),
-            Self::Cron(_) | Self::Quartz(_) | Self::Never(_) => None,
+            Self::Cron(_) | Self::Quartz(_) | Self::Never(_) | Self::Sun(_) => None,
         }
     }
 

@@ -5,7 +5,6 @@
 
 use crate::{
     Field, Note, NoteReason, ParseError, Schedule, ScheduleError, Time,
-    at::shown,
     period::{parse_period, period_text},
     solar,
     time::{from_millis, whole_millis},
