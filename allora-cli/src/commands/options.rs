@@ -107,7 +107,7 @@ struct Given<T>(Option<T>);
 
 fn given<T: FromStr<Err = ParseError>>(text: &str) -> Result<Given<T>, String> {
     let value = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
-    value.map(Given).map_err(|error| error.to_string())
+    value.map(Given).map_err(|error: ParseError| error.to_string())
 }
 
 impl Options {
