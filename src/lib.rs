@@ -30,6 +30,7 @@
 //! | `memory` | [`Memory`]: a store in process memory | yes |
 //! | `json` | data of stored schedules as serde values; [`Health`], [`JobStatus`] and the states of jobs are `Serialize` | yes |
 //! | `metrics` | metrics for any exporter of the crate `metrics`: see [`guide::monitoring`] | |
+//! | `sun` | sunrise, sunset, dawn and dusk at a place as schedules: [`schedule::Sun`] | |
 //! | `cron` | the `Schedule` of the `cron` crate is a [`Schedule`] | |
 //! | `codec` | [`record`]`::codec`: records as bytes, for a store of your own | |
 //! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |

@@ -3,6 +3,6 @@
 pub use allora_schedule::{
     AnySchedule, At, Between, Calendar, Cron, Dates, Dst, Every, Excluded, Exclusion, Field,
     Filtered, Move, Never, Note, NoteReason, ParseError, Quartz, Recurrence, Schedule,
-    ScheduleError, Warning, Weekdays, at, between, cron, every, jitter, never, next_n, parse,
-    parse_instant, parse_period, period_text, tz_version, zone_name,
+    ScheduleError, Sun, SunEvent, Warning, Weekdays, at, between, cron, every, jitter, never,
+    next_n, parse, parse_instant, parse_period, period_text, tz_version, zone_name,
 };

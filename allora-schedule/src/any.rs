@@ -2,7 +2,7 @@
 
 use crate::{
     At, Calendar, Cron, Every, Excluded, Field, Filtered, Never, Note, ParseError, Quartz,
-    Recurrence, Schedule, ScheduleError, Time, Warning, Weekdays, calendar,
+    Recurrence, Schedule, ScheduleError, Sun, Time, Warning, Weekdays, calendar,
     phrase::{self, Phrase},
     recur,
 };
@@ -35,6 +35,8 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 /// `first business day of every month; except calendar:holidays-it` (see [`Move`](crate::Move)). Without a time of day, the time is 0:00. Other
 /// phrases, and those with a second reading (`every hour`, `12am`), are rejected with the nearest
 /// accepted one.
+///
+/// The text of [`Sun`], such as `sunset - 30m at 41.9,12.5`, is read with the feature `sun`.
 ///
 /// Rules of a calendar may follow, each after a semicolon. They leave occurrences out: see
 /// [`Filtered`].
@@ -77,6 +79,8 @@ pub enum AnySchedule {
     Never(Never),
     /// A recurrence rule, or an interval by the calendar.
     Recurrence(Box<Recurrence>),
+    /// An event of the sun.
+    Sun(Sun),
     /// One of the others without what a calendar excludes.
     Filtered(Box<Filtered<AnySchedule>>),
 }
@@ -154,6 +158,7 @@ impl AnySchedule {
             Self::Cron(_)
             | Self::Every(_)
             | Self::At(_)
+            | Self::Sun(_)
             | Self::Quartz(_)
             | Self::Never(_)
             | Self::Recurrence(_) => BTreeSet::new(),
@@ -177,7 +182,7 @@ impl AnySchedule {
             Self::Quartz(quartz) => quartz.names_zone().then(|| quartz.zone()),
             Self::Recurrence(rule) => rule.names_zone().then(|| rule.zone()),
             Self::Filtered(filtered) => filtered.schedule().zone(),
-            Self::Every(_) | Self::At(_) | Self::Never(_) => None,
+            Self::Every(_) | Self::At(_) | Self::Sun(_) | Self::Never(_) => None,
         }
     }
 
@@ -202,7 +207,7 @@ impl AnySchedule {
             Self::Every(every) => every.start(),
             Self::Recurrence(rule) => rule.first(),
             Self::Filtered(filtered) => filtered.schedule().start(),
-            Self::Cron(_) | Self::Quartz(_) | Self::Never(_) => None,
+            Self::Cron(_) | Self::Quartz(_) | Self::Never(_) | Self::Sun(_) => None,
         }
     }
 
@@ -216,6 +221,7 @@ impl AnySchedule {
             Self::Cron(cron) => cron,
             Self::Every(every) => every,
             Self::At(at) => at,
+            Self::Sun(sun) => sun,
             Self::Quartz(quartz) => quartz,
             Self::Never(never) => never,
             Self::Recurrence(rule) => &**rule,
@@ -271,6 +277,9 @@ pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, Par
     }
     if recur::is_recurrence(text) || recur::is_iso(text) {
         return Recurrence::parse(text).map(Box::new).map(AnySchedule::Recurrence);
+    }
+    if Sun::begins(first) && text.len() <= 1024 {
+        return text.parse().map(AnySchedule::Sun);
     }
     if phrase::is_phrase(text) {
         return phrase::parse(text).map(|phrase| match phrase {
@@ -339,6 +348,7 @@ impl fmt::Display for AnySchedule {
             Self::Cron(cron) => cron.fmt(f),
             Self::Every(every) => every.fmt(f),
             Self::At(at) => at.fmt(f),
+            Self::Sun(sun) => sun.fmt(f),
             Self::Quartz(quartz) => quartz.fmt(f),
             Self::Never(never) => never.fmt(f),
             Self::Recurrence(rule) => rule.fmt(f),

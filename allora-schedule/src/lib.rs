@@ -20,6 +20,7 @@
 //! | in the Quartz dialect | [`Cron::quartz`] |
 //! | once each period, without drift | [`every`] |
 //! | once | [`at`] |
+//! | at sunrise, sunset, dawn or dusk of a place (feature `sun`) | [`Sun`] |
 //! | every second week, on the last day of the month, by a rule of iCalendar | [`Recurrence`] |
 //! | by a text or an English phrase | [`parse`] |
 //! | except on dates, outside hours, in a blackout period | [`Schedule::except`], [`Schedule::only_within`], [`Schedule::blackout`] |
@@ -56,6 +57,9 @@ mod phrase;
 mod range;
 mod recur;
 mod schedule;
+#[cfg_attr(not(feature = "sun"), path = "no_solar.rs")]
+mod solar;
+mod sun;
 pub mod time;
 mod zone;
 
@@ -76,5 +80,6 @@ pub use recur::Recurrence;
 pub use schedule::Schedule;
 #[doc(hidden)]
 pub use schedule::is_built_in;
+pub use sun::{Sun, SunEvent};
 pub use time::Time;
 pub use zone::{tz_version, zone_name};

@@ -37,6 +37,8 @@ pub enum NoteReason {
     Excluded,
     /// A calendar excludes its day; it runs on another one.
     OtherDay,
+    /// The sun does not rise or does not set on these days; there is no occurrence.
+    NoSun,
     /// Anything else: read the message.
     Other,
 }

@@ -5,7 +5,7 @@
 //! Monday the 3rd, would otherwise run again when that Monday becomes a holiday.
 
 use super::{Filtered, MILLISECOND, text::wrong};
-use crate::{ParseError, Schedule, Time, at::shown, english::ordinal, time::from_millis};
+use crate::{ParseError, Schedule, Sun, Time, at::shown, english::ordinal, time::from_millis};
 use chrono::Datelike;
 use std::fmt;
 
@@ -222,10 +222,11 @@ impl<S: Schedule> Filtered<S> {
             ));
         }
         let text = self.schedule.definition().unwrap_or_default();
-        if text.starts_with("@every") {
+        let is_of_the_sun = text.split(' ').next().is_some_and(Sun::begins);
+        if text.starts_with("@every") || is_of_the_sun {
             return Err(
-                "a period of elapsed time has no time of day with which it could move to another \
-                        day; use a cron expression, or leave `move` away"
+                "without a time of day it cannot move to another day; use a cron expression, or leave \
+                        `move` away"
                     .into(),
             );
         }

@@ -2,7 +2,7 @@
 
 use super::Calendar;
 use crate::{
-    AnySchedule, At, Cron, Every, ParseError, Quartz, Schedule, ScheduleError, Time,
+    AnySchedule, At, Cron, Every, ParseError, Quartz, Schedule, ScheduleError, Sun, Time,
     at::shown,
     english::{WEEKDAYS, list},
     zone::Zone,
@@ -48,6 +48,12 @@ impl From<Every> for Exclusion {
 impl From<At> for Exclusion {
     fn from(at: At) -> Self {
         AnySchedule::At(at).into()
+    }
+}
+
+impl From<Sun> for Exclusion {
+    fn from(sun: Sun) -> Self {
+        AnySchedule::Sun(sun).into()
     }
 }
 

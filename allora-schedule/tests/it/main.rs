@@ -9,3 +9,5 @@ mod moved;
 mod phrase;
 mod recurrence;
 mod schedule;
+#[cfg(feature = "sun")]
+mod sun;
