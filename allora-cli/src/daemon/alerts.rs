@@ -11,6 +11,7 @@ use super::{
     user::Account,
 };
 use crate::{
+    clock::monotonic,
     crontab_files::{Line, Notices},
     kinds::http,
     values::shown,
@@ -219,10 +220,10 @@ impl Alerts {
         }
         let Some(line) = self.line(&alert.job) else {
             let pings = self.receivers.iter().any(|one| matches!(one.target, Target::Ping(_)));
-            return match alert.is_sent() || pings {
-                true => self.look_up(alert),
-                false => {}
-            };
+            if alert.is_sent() || pings {
+                self.look_up(alert);
+            }
+            return;
         };
         if let Some(to) = &line.notices.mail_to
             && !alert.output.is_empty()
@@ -328,7 +329,7 @@ impl Alerts {
             if told.get(&alert.job).is_some_and(|at| at.elapsed() < period) {
                 return None;
             }
-            told.insert(alert.job.clone(), Instant::now());
+            told.insert(alert.job.clone(), monotonic());
         }
         Some(alert)
     }

@@ -3,6 +3,7 @@
 //! A stored schedule names its owner and never an address: what a daemon runs or requests is decided
 //! where it is started, and the store holds no secret.
 
+use crate::clock::monotonic;
 use allora_core::{AlertRule, Schedules, stored::Definition};
 use std::{
     collections::HashMap,
@@ -19,9 +20,8 @@ pub(crate) struct Receiver {
     pub(crate) target: Target,
 }
 
-/// Where an alert goes. It has no `Debug`, except in tests: it may be a secret.
+/// Where an alert goes. `Debug` shows none: it may be a secret.
 #[derive(Clone, PartialEq, Eq)]
-#[cfg_attr(test, derive(Debug))]
 pub(crate) enum Target {
     /// A command of the shell, or a URL.
     Call(String),
@@ -122,7 +122,7 @@ impl Lookup {
         if known.len() >= MOST {
             known.clear();
         }
-        known.insert(job.to_owned(), (Instant::now(), wishes.clone()));
+        known.insert(job.to_owned(), (monotonic(), wishes.clone()));
         wishes
     }
 }
