@@ -60,6 +60,7 @@ mod schedule;
 #[cfg_attr(not(feature = "sun"), path = "no_solar.rs")]
 mod solar;
 mod sun;
+mod sun_event;
 pub mod time;
 mod zone;
 
@@ -80,6 +81,7 @@ pub use recur::Recurrence;
 pub use schedule::Schedule;
 #[doc(hidden)]
 pub use schedule::is_built_in;
-pub use sun::{Sun, SunEvent};
+pub use sun::Sun;
+pub use sun_event::SunEvent;
 pub use time::Time;
 pub use zone::{tz_version, zone_name};

@@ -4,44 +4,13 @@
 //! the platform, which differ in their last bits.
 
 use crate::{
-    Field, Note, NoteReason, ParseError, Schedule, ScheduleError, Time,
+    Field, Note, NoteReason, ParseError, Schedule, ScheduleError, SunEvent, Time,
     period::{parse_period, period_text},
     solar,
     time::{from_millis, whole_millis},
 };
 use chrono::{Datelike, NaiveDate, TimeDelta};
 use std::{fmt, str::FromStr};
-
-/// An event of each day, at which the sun passes a height above the horizon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SunEvent {
-    /// The sun is 6 degrees below the horizon, in the morning: civil dawn.
-    Dawn,
-    /// The upper rim of the sun appears.
-    Sunrise,
-    /// The upper rim of the sun disappears.
-    Sunset,
-    /// The sun is 6 degrees below the horizon, in the evening: civil dusk.
-    Dusk,
-}
-
-impl SunEvent {
-    const ALL: [(Self, &'static str); 4] = [
-        (Self::Dawn, "dawn"),
-        (Self::Sunrise, "sunrise"),
-        (Self::Sunset, "sunset"),
-        (Self::Dusk, "dusk"),
-    ];
-
-    fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(event, _)| *event == self).map_or("", |(_, name)| name)
-    }
-
-    fn named(word: &str) -> Option<Self> {
-        let is = |(_, name): &&(Self, &str)| name.eq_ignore_ascii_case(word);
-        Self::ALL.iter().find(is).map(|(event, _)| *event)
-    }
-}
 
 /// Runs at an event of the sun at a place, or a fixed time before or after it; made by [`Sun::new`] and
 /// [`Sun::parse`].
@@ -184,7 +153,7 @@ impl Sun {
         (at.timestamp_millis() - self.offset).div_euclid(86_400_000)
     }
 
-    /// What the sun does on a day without the event.
+    /// The reason of a day without the event: what the sun does then.
     fn absence(&self, day: i64) -> &'static str {
         // From the equinox of March to that of September, the sun is above the equator.
         let is_north = date(day).is_some_and(|date| (80..266).contains(&date.ordinal()));

@@ -150,7 +150,7 @@ pub(crate) struct Run {
     /// as JSON, as ALLORA_ON_FAILURE does: for stored schedules, and for lines without that variable.
     #[arg(long, value_name = "COMMAND")]
     on_failure: Option<String>,
-    /// Who is told about the stored schedules of an owner, in place of --on-failure: a command, a URL,
+    /// The receiver of alerts about the stored schedules of an owner, in place of --on-failure: a command, a URL,
     /// mailto:ADDRESS, or ping:URL, which is requested after each success, and with /fail after a
     /// failure; {job} in it is the job's name. Repeated for several.
     #[arg(long, value_name = "OWNER=TARGET", requires = "stored")]

@@ -85,7 +85,7 @@ pub(crate) struct Daemon {
     pub(crate) secrets: Option<PathBuf>,
     /// The command or URL for failures of jobs that name none.
     pub(crate) on_failure: Option<String>,
-    /// Who is told about the stored schedules of an owner.
+    /// The receivers of alerts about the stored schedules of owners.
     pub(crate) receivers: Vec<Receiver>,
     /// The program that sends mail.
     pub(crate) sendmail: String,

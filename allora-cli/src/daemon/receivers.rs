@@ -1,4 +1,4 @@
-//! Who is told about stored schedules: receivers that the daemon knows by the name of an owner.
+//! Receivers of alerts about stored schedules, which the daemon knows by the name of an owner.
 //!
 //! A stored schedule names its owner and never an address: what a daemon runs or requests is decided
 //! where it is started, and the store holds no secret.
@@ -79,7 +79,7 @@ impl Receiver {
     }
 }
 
-/// What a definition says about alerts.
+/// The part of a definition that is about alerts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes {
     pub(crate) owner: Option<String>,

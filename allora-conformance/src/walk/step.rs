@@ -1,5 +1,6 @@
 //! The steps of a walk, carried out on the store and on the reference.
 
+mod chains;
 mod due_claims;
 mod keys;
 mod queries;
@@ -19,7 +20,7 @@ use allora_core::{
     backend::{
         Action, Advance, Author, Batch, CancelScope, Claim, ClaimKey, Completion, Cursor, Edit,
         FollowUp, HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
-        On, Operation, Replan, Reply, RetryCause, Sharing, TimeSource,
+        Operation, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
     record::MAX_CHANGES,
     time::whole_millis,
@@ -129,7 +130,7 @@ enum Planned {
     Rerun(Occurrence),
     Dismiss(Occurrence),
     Mark(Occurrence),
-    /// What the outboxes of the store and of the reference have.
+    /// The outboxes of the store and of the reference.
     Confirm([Vec<FollowUp>; 2]),
     Receive(FollowUp),
 }
@@ -446,32 +447,6 @@ impl Walker {
             _ => Planned::same(Action::Read),
         };
         Ok(Some((name, planned)))
-    }
-
-    async fn chain(
-        &mut self,
-        random: &mut Random,
-        name: &'static str,
-    ) -> Result<(&'static str, Planned), String> {
-        let planned = match random.below(5) {
-            0 | 1 => {
-                let on = *random.pick(&On::ALL).expect("there are ends");
-                Planned::same(Action::Follow { job: "b", on })
-            }
-            2 => {
-                let number = random.below(6) as i64;
-                let id = format!("allora:after:1:a/{number}");
-                Planned::Receive(FollowUp::new(name, id, number, whole_millis(self.now)))
-            }
-            _ => match self.read(random, name).await? {
-                Some(Seen { store, reference }) => {
-                    let outbox = |state: JobState| state.chain.unwrap_or_default().outbox;
-                    Planned::Confirm([store, reference].map(outbox))
-                }
-                None => Planned::same(Action::Confirm { done: &[], gone: &[] }),
-            },
-        };
-        Ok((name, planned))
     }
 
     /// Mostly for the cursor that was read, sometimes with a range that is not run.

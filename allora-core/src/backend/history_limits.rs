@@ -195,7 +195,7 @@ pub struct Newest {
 }
 
 impl HistoryTrim {
-    /// What both keep.
+    /// The entries that both keep.
     pub(crate) fn and(self, other: Self) -> Self {
         let both = |one: Newest, other: Newest| Newest {
             entries: one.entries.min(other.entries),

@@ -82,7 +82,7 @@ macro_rules! number_and_period {
             type Err = ParseError;
 
             fn from_str(text: &str) -> Result<Self, ParseError> {
-                let (failures, $period) = super::text::number_and_period(text)?;
+                let (failures, $period) = super::words::number_and_period(text)?;
                 Ok(Self { failures, $period })
             }
         }
@@ -115,7 +115,7 @@ fn check(name: &str, failures: u32, period: Option<Duration>) -> Result {
     }
 }
 
-/// What a definition says about failures in a row.
+/// The part of a definition that is about failures in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FailureRules {
     pub(crate) breaker: Option<Breaker>,

@@ -34,7 +34,7 @@ impl JobHistory {
         }
     }
 
-    /// What is kept of these at this time.
+    /// The part of these that is kept at this time.
     pub(crate) fn within(self, kept: HistoryTrim, now: Time) -> HistoryTrim {
         let own = HistoryLimits::from(u64::from(self.entries)).age(self.age).failure_age(self.age);
         kept.and(own.at(now))
@@ -52,8 +52,8 @@ impl FromStr for JobHistory {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let (entries, age) = super::text::number_and_period(text)?;
-        let Some(age) = age else { return Err(super::text::no_age(text)) };
+        let (entries, age) = super::words::number_and_period(text)?;
+        let Some(age) = age else { return Err(super::words::no_age(text)) };
         Ok(Self { entries, age })
     }
 }

@@ -12,6 +12,7 @@ mod setters;
 mod settings;
 mod spec;
 mod text;
+mod words;
 
 pub(crate) use ahead::{ahead_unless, ahead_until};
 pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, panic_text, warnings};

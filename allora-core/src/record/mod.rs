@@ -112,7 +112,7 @@ pub struct Record {
     /// [record of all](crate::store::ChangeStore). Only such changes alter them, so that a store may keep
     /// them apart, as the dead letters.
     pub changes: Vec<Change>,
-    /// What has to do with jobs that run before and after it; `None` for most jobs. It is carried on by
+    /// The jobs that run after it, and what came from the one before it; `None` for most jobs. It is carried on by
     /// a tombstone.
     pub chain: Option<Box<Chain>>,
 }

@@ -83,7 +83,7 @@ pub(super) fn operate(
     Ok(())
 }
 
-/// Who made a change, and why, as the text of its entry.
+/// The text of the entry of a change: who made it, and why.
 pub(super) fn told(author: &Author) -> String {
     match author.note.is_empty() {
         true => format!("by {author}"),

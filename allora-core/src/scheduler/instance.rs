@@ -8,7 +8,7 @@ use super::{
         spawned::Spawned,
         supervisor::{Stopped, Supervisor},
     },
-    upkeep::{calendars, chains, registry::Registry, watcher::Watcher},
+    upkeep::{calendars, chain_delivery, registry::Registry, watcher::Watcher},
 };
 use crate::{
     condition::Code,
@@ -105,7 +105,7 @@ impl Scheduler {
                 Either::Right((stopped, _)) => stopped,
             }
         };
-        let chains = chains::deliver(node.clone(), is_over.clone());
+        let chains = chain_delivery::deliver(node.clone(), is_over.clone());
         let upkeep = Box::pin(async { join(registry.run(), chains).await.0 });
         let work = async {
             let stopped = match select(pin!(work), upkeep).await {

@@ -6,9 +6,7 @@
 
 use super::{Schedules, requests::BATCH};
 use crate::{
-    backend::{
-        Action, After, Chain, Flag, FollowUp, Follower, MAX_CHAIN, Operation, Page, Reply, no_reply,
-    },
+    backend::{Action, After, Chain, Flag, FollowUp, Follower, MAX_CHAIN, Operation, Page, Reply},
     error::{Error, ErrorKind, Result},
     job::after_in,
     time::Time,
@@ -189,15 +187,3 @@ impl Schedules {
 
 /// Reads an outbox.
 const READ: Action<'static> = Action::Confirm { done: &[], gone: &[] };
-
-/// The reply to an operation that was not sent, because its job may not be stored.
-pub(super) fn sent_or<T>(
-    noted: Vec<Result>,
-    mut replies: impl Iterator<Item = Result<T>>,
-) -> Vec<Result<T>> {
-    let reply = |noted: Result| match noted {
-        Ok(()) => replies.next().unwrap_or_else(|| Err(no_reply())),
-        Err(error) => Err(error),
-    };
-    noted.into_iter().map(reply).collect()
-}

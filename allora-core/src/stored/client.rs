@@ -2,7 +2,6 @@
 
 use super::{
     Definition, StoredSchedule,
-    chain::sent_or,
     errors::no_history,
     history::history_page,
     planned::{Planned, replanned},

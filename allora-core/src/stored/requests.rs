@@ -1,7 +1,7 @@
 //! The requests of a client, and the store's time in its last reply.
 
 use crate::{
-    backend::{Applied, Backend, Batch, OPERATOR, Operation, TimeSource},
+    backend::{Applied, Backend, Batch, OPERATOR, Operation, TimeSource, no_reply},
     error::Result,
     runtime::Runtime,
     store_clock::StoreClock,
@@ -76,4 +76,16 @@ impl Requests {
         clock.observe(sent, monotonic, time);
         *last = Some(LastReply { clock, monotonic, wall });
     }
+}
+
+/// The reply to an operation that was not sent, because its job may not be stored.
+pub(super) fn sent_or<T>(
+    noted: Vec<Result>,
+    mut replies: impl Iterator<Item = Result<T>>,
+) -> Vec<Result<T>> {
+    let reply = |noted: Result| match noted {
+        Ok(()) => replies.next().unwrap_or_else(|| Err(no_reply())),
+        Err(error) => Err(error),
+    };
+    noted.into_iter().map(reply).collect()
 }

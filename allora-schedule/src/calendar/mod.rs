@@ -10,6 +10,7 @@ mod moved;
 mod named;
 mod rule;
 mod text;
+mod wrong;
 
 pub use moved::Move;
 pub use named::Calendar;
@@ -73,7 +74,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 pub struct Filtered<S> {
     schedule: S,
     rules: Vec<Rule>,
-    /// What is excluded moves.
+    /// The move of what is excluded.
     moving: Option<Move>,
     /// The clock of rules without a zone.
     clock: Clock,

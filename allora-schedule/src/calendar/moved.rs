@@ -4,7 +4,7 @@
 //! must not follow from a calendar that may change: the occurrence of Saturday the 1st, which ran on
 //! Monday the 3rd, would otherwise run again when that Monday becomes a holiday.
 
-use super::{Filtered, MILLISECOND, text::wrong};
+use super::{Filtered, MILLISECOND, wrong::wrong};
 use crate::{ParseError, Schedule, Sun, Time, at::shown, english::ordinal, time::from_millis};
 use chrono::Datelike;
 use std::fmt;

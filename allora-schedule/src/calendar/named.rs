@@ -3,6 +3,7 @@
 use super::{
     rule::{Clock, Dates, Named, PREFIX, Rule, Stretch},
     text,
+    wrong::wrong,
 };
 use crate::{ParseError, ScheduleError, Time};
 use std::{collections::BTreeSet, fmt, str::FromStr};
@@ -63,7 +64,7 @@ impl Calendar {
         }
         if calendar.rules.is_empty() {
             let remedy = "write dates such as 2026-12-25, one a line";
-            return Err(text::wrong(0, "", "has no date and no rule", remedy));
+            return Err(wrong(0, "", "has no date and no rule", remedy));
         }
         Ok(calendar)
     }
@@ -103,7 +104,7 @@ impl Calendar {
         } else {
             return Ok(());
         };
-        Err(text::wrong(0, line.trim(), reason, "put the others into another calendar"))
+        Err(wrong(0, line.trim(), reason, "put the others into another calendar"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! One rule of a calendar: what it excludes, and why.
 
-use super::Calendar;
+use super::{Calendar, wrong::wrong};
 use crate::{
     AnySchedule, At, Cron, Every, ParseError, Quartz, Schedule, ScheduleError, Sun, Time,
     at::shown,
@@ -170,6 +170,34 @@ pub(crate) struct Hours {
     pub(super) zone: Option<Clock>,
 }
 
+/// `9:00-17:30`.
+pub(super) fn hours_of(at: usize, word: &str) -> Result<Hours, ParseError> {
+    let minute = |text: &str| -> Option<i64> {
+        let (hour, minute) = text.split_once(':')?;
+        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let good =
+            (1..=2).contains(&hour.len()) && minute.len() == 2 && plain(hour) && plain(minute);
+        let (hour, minute): (i64, i64) =
+            good.then(|| Some((hour.parse().ok()?, minute.parse().ok()?)))??;
+        (minute < 60 && hour * 60 + minute <= 24 * 60).then_some(hour * 60 + minute)
+    };
+    let span = word.split_once('-').and_then(|(from, until)| minute(from).zip(minute(until)));
+    match span {
+        Some((from, until)) if from != until && from < 24 * 60 && until > 0 => {
+            Ok(Hours { from, until, zone: None })
+        }
+        Some(_) => Err(wrong(
+            at,
+            word,
+            "has no hours inside it",
+            "write two times, such as 9:00-17:30; 24:00 is an end",
+        )),
+        None => {
+            Err(wrong(at, word, "is not a span of hours", "write two times, such as 9:00-17:30"))
+        }
+    }
+}
+
 /// The rule `except calendar:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -205,7 +233,7 @@ impl Stretch {
 impl Rule {
     /// The hours of a zone that are kept.
     pub(crate) fn hours(hours: &str, zone: &str) -> Result<Self, ParseError> {
-        let mut rule = Self::Hours(super::text::hours(0, hours)?);
+        let mut rule = Self::Hours(hours_of(0, hours)?);
         rule.set_zone(&Zone::named(zone, 0)?);
         Ok(rule)
     }

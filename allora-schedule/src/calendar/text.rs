@@ -3,7 +3,8 @@
 use super::{
     Filtered,
     moved::{self, Move},
-    rule::{Clock, Dates, Hours, Named, PREFIX, Rule, Weekdays},
+    rule::{Clock, Dates, Named, PREFIX, Rule, Weekdays, hours_of},
+    wrong::wrong,
 };
 use crate::{AnySchedule, Field, ParseError, any, english::WEEKDAYS, schedule::words, zone::Zone};
 use chrono::NaiveDate;
@@ -15,7 +16,7 @@ const MOST_DATES: usize = 64;
 /// The words with which the rules of a calendar begin.
 pub(crate) const RULES: [&str; 4] = ["except", "only-within", "blackout", "move"];
 
-/// What the parts of a text say about a schedule, in their order.
+/// The rules that the parts of a text make, in their order.
 #[derive(Default)]
 pub(crate) struct Rules {
     rules: Vec<Rule>,
@@ -79,7 +80,7 @@ fn parse(part: &str, job: Option<&str>) -> Result<Vec<Rule>, ParseError> {
             Ok(vec![Rule::Times(Box::new(excluded))])
         }
         "only-within" => {
-            let mut hours = hours(first_at, first)?;
+            let mut hours = hours_of(first_at, first)?;
             hours.zone = zone(&values[1..])?;
             Ok(vec![Rule::Hours(hours)])
         }
@@ -220,34 +221,6 @@ fn zone(rest: &[(usize, &str)]) -> Result<Option<Clock>, ParseError> {
     }
 }
 
-/// `9:00-17:30`.
-pub(super) fn hours(at: usize, word: &str) -> Result<Hours, ParseError> {
-    let minute = |text: &str| -> Option<i64> {
-        let (hour, minute) = text.split_once(':')?;
-        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let good =
-            (1..=2).contains(&hour.len()) && minute.len() == 2 && plain(hour) && plain(minute);
-        let (hour, minute): (i64, i64) =
-            good.then(|| Some((hour.parse().ok()?, minute.parse().ok()?)))??;
-        (minute < 60 && hour * 60 + minute <= 24 * 60).then_some(hour * 60 + minute)
-    };
-    let span = word.split_once('-').and_then(|(from, until)| minute(from).zip(minute(until)));
-    match span {
-        Some((from, until)) if from != until && from < 24 * 60 && until > 0 => {
-            Ok(Hours { from, until, zone: None })
-        }
-        Some(_) => Err(wrong(
-            at,
-            word,
-            "has no hours inside it",
-            "write two times, such as 9:00-17:30; 24:00 is an end",
-        )),
-        None => {
-            Err(wrong(at, word, "is not a span of hours", "write two times, such as 9:00-17:30"))
-        }
-    }
-}
-
 /// `2026-12-20T00:00:00Z/2027-01-07T00:00:00Z`.
 fn blackout(at: usize, word: &str) -> Result<Rule, ParseError> {
     let Some((since, until)) = word.split_once('/') else {
@@ -260,13 +233,4 @@ fn blackout(at: usize, word: &str) -> Result<Rule, ParseError> {
         return Err(wrong(at, word, "ends before it begins", "write the earlier instant first"));
     }
     Ok(Rule::Blackout(from, to))
-}
-
-pub(super) fn wrong(
-    at: usize,
-    word: &str,
-    reason: &'static str,
-    remedy: &'static str,
-) -> ParseError {
-    ParseError::new(Field::Setting, at, word, reason).remedy(remedy)
 }

@@ -1,34 +1,12 @@
-//! The delivery of outboxes: what follows the ends of runs. See `record/chain.rs`.
-//!
-//! The node that ends a run learns of the outbox by the same reply, and delivers it. If it dies before
-//! that, any node that writes the record learns of it, too. Nodes whose jobs in code run after others
-//! look at the jobs before them at each poll, and nodes with handlers for stored schedules search for
-//! outboxes once a minute. A node that has neither looks at nothing.
+//! The knowledge of a node about jobs that run one after the other, and about outboxes to be delivered.
 
-use crate::{
-    backend::After,
-    notify::Notify,
-    scheduler::{
-        monotonic::later,
-        node::Node,
-        store_request::{MAX_BACKOFF, MIN_BACKOFF},
-    },
-};
-use futures::future::{Either, pending, select};
+use crate::{backend::After, notify::Notify};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    pin::pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The time between two searches for outboxes of jobs that this node does not know.
-const SEARCH: Duration = Duration::from_secs(60);
-
-/// What a node knows of jobs that run one after the other.
+/// The knowledge of a node about jobs that run one after the other.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct Chains {
     known: Mutex<Known>,
@@ -36,15 +14,15 @@ pub(in crate::scheduler) struct Chains {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+pub(super) struct Known {
     /// The jobs whose outboxes are to be delivered.
-    outboxes: BTreeSet<String>,
+    pub(super) outboxes: BTreeSet<String>,
     /// The jobs in code of this node that run after others.
-    after: BTreeMap<Arc<str>, After>,
+    pub(super) after: BTreeMap<Arc<str>, After>,
 }
 
 impl Chains {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,66 +44,5 @@ impl Chains {
     /// This node has the job no more.
     pub(in crate::scheduler) fn remove(&self, name: &str) {
         self.known().after.remove(name);
-    }
-}
-
-/// Delivers outboxes until the scheduler is over.
-pub(in crate::scheduler) async fn deliver(node: Arc<Node>, is_over: Arc<AtomicBool>) {
-    let (chains, schedules) = (&node.chains, &node.schedules);
-    let (mut look_at, mut search_at) = (node.runtime.now(), node.runtime.now());
-    let (mut retry_at, mut wait) = (None::<Instant>, MIN_BACKOFF);
-    loop {
-        // What was written before is delivered once more.
-        let is_last = is_over.load(Ordering::Acquire);
-        let now = node.runtime.now();
-        let mut failed = false;
-        let after = chains.known().after.clone();
-        if !is_last && !after.is_empty() && look_at <= now {
-            look_at = later(now, node.config.poll_interval);
-            let jobs: Vec<_> = after.iter().map(|(name, after)| (&**name, after)).collect();
-            match schedules.look_before(&jobs).await {
-                Ok(names) => chains.found(names),
-                // The other parts report a store that does not answer.
-                Err(_) => failed = true,
-            }
-        }
-        let searches = node.backend.queries().is_some() && !node.router().is_empty();
-        if !is_last && searches && search_at <= now {
-            search_at = later(now, SEARCH);
-            if let Ok(names) = schedules.outboxes().await {
-                chains.found(names);
-            }
-        }
-        if is_last || retry_at.is_none_or(|at| at <= now) {
-            let names = std::mem::take(&mut chains.known().outboxes);
-            for name in names {
-                if !matches!(schedules.deliver(&name).await, Ok(true)) {
-                    failed = true;
-                    chains.known().outboxes.insert(name);
-                }
-            }
-        }
-        if is_last {
-            return;
-        }
-        (retry_at, wait) = match (failed, retry_at) {
-            (true, _) => (Some(later(now, wait)), (wait * 2).min(MAX_BACKOFF)),
-            (false, Some(at)) if at > now => (Some(at), wait),
-            (false, _) => (None, MIN_BACKOFF),
-        };
-        let looks = (!after.is_empty()).then_some(look_at);
-        let next = [looks, searches.then_some(search_at), retry_at].into_iter().flatten().min();
-        let sleep = async {
-            match next {
-                Some(at) => node.runtime.sleep_until(at).await,
-                None => pending().await,
-            }
-        };
-        if let Either::Left(_) = select(pin!(chains.wake.notified()), pin!(sleep)).await {
-            // A job was added, or an outbox was found.
-            if !chains.known().after.keys().all(|name| after.contains_key(name)) {
-                look_at = node.runtime.now();
-            }
-        }
     }
 }

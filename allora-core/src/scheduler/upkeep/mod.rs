@@ -4,6 +4,7 @@
 pub(in crate::scheduler) mod ahead;
 pub(in crate::scheduler) mod calendar_cache;
 pub(in crate::scheduler) mod calendars;
+pub(in crate::scheduler) mod chain_delivery;
 pub(in crate::scheduler) mod chains;
 pub(in crate::scheduler) mod data_mismatch;
 pub(in crate::scheduler) mod misfits;
