@@ -21,7 +21,7 @@ impl SunEvent {
         (Self::Dusk, "dusk"),
     ];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::ALL.iter().find(|(event, _)| *event == self).map_or("", |(_, name)| name)
     }
 

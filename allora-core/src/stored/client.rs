@@ -5,7 +5,7 @@ use super::{
     errors::no_history,
     history::history_page,
     planned::{Planned, replanned},
-    requests::{BATCH, Requests},
+    requests::{BATCH, Requests, sent_or},
     shared_requests::SharedRequests,
     shortest_period::ShortestPeriod,
 };

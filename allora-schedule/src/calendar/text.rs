@@ -6,7 +6,7 @@ use super::{
     rule::{Clock, Dates, Named, PREFIX, Rule, Weekdays, hours_of},
     wrong::wrong,
 };
-use crate::{AnySchedule, Field, ParseError, any, english::WEEKDAYS, schedule::words, zone::Zone};
+use crate::{AnySchedule, ParseError, any, english::WEEKDAYS, schedule::words, zone::Zone};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;
 
