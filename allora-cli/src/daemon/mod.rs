@@ -192,8 +192,7 @@ impl Daemon {
         .await?;
         let Some(store) = reached else { return Ok(()) };
         let (on_failure, sendmail) = (self.on_failure.clone(), self.sendmail.clone());
-        let lookup =
-            Lookup::new(Schedules::on(store.clone(), runtime.clone()).map_err(Failure::of_input)?);
+        let lookup = Lookup::new(Schedules::on(store.clone(), runtime.clone()).ok());
         let told = (self.receivers.clone(), lookup);
         let alerts = Alerts::new(on_failure, sendmail, told, tokio::runtime::Handle::current());
         let alerts = Arc::new(alerts);

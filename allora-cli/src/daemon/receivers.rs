@@ -97,12 +97,13 @@ const MOST: usize = 10_000;
 
 /// The wishes of stored schedules, read when something is to be told.
 pub(crate) struct Lookup {
-    schedules: Schedules,
+    /// `None`: the store has no stored schedules.
+    schedules: Option<Schedules>,
     known: Mutex<HashMap<String, (Instant, Wishes)>>,
 }
 
 impl Lookup {
-    pub(crate) fn new(schedules: Schedules) -> Self {
+    pub(crate) fn new(schedules: Option<Schedules>) -> Self {
         Self { schedules, known: Mutex::default() }
     }
 
@@ -113,7 +114,8 @@ impl Lookup {
         if let Some((_, wishes)) = fresh {
             return wishes;
         }
-        let read = tokio::time::timeout(PATIENCE, self.schedules.get(job)).await;
+        let Some(schedules) = &self.schedules else { return Wishes::default() };
+        let read = tokio::time::timeout(PATIENCE, schedules.get(job)).await;
         let Ok(Ok(state)) = read else { return Wishes::default() };
         let settings = Definition::parse(job, &state.definition).ok();
         let settings = settings.map(|definition| definition.settings().clone()).unwrap_or_default();

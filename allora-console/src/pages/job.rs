@@ -369,7 +369,8 @@ fn look_of(code: &str) -> &str {
         "recovered" => "succeeded",
         "retry-waits" => "retried",
         "job-overdue" => "overdue",
-        "due" | "scheduled" | "in-future" | "waits-for-run" => "waiting",
+        "due" | "scheduled" | "in-future" | "waits-for-run" | "runs-after" => "waiting",
+        "paused-itself" => "paused",
         "key-busy" => "key wait",
         "jobs-orphaned" => "orphaned",
         "record-unreadable" | "job-invalid" | "data-mismatch" => "unreadable",
@@ -380,6 +381,7 @@ fn look_of(code: &str) -> &str {
         | "definition-conflict"
         | "job-kept"
         | "clock-was-ahead"
+        | "nothing-before"
         | "capacity-full" => "problem",
         "shutdown" | "replaced" | "deleted" => "cancelled",
         code if code.starts_with("skipped-") => "skipped",

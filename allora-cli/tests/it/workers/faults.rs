@@ -151,15 +151,12 @@ impl Fleet {
         Some(())
     }
 
-    /// Adds the jobs, which run once a second between these times: the first time is a second after the start of the
-    /// schedule.
+    /// Adds the jobs, which run once a second from the first of these times to the second.
     fn add(&self, from: i64, until: i64) {
         let data = json!({ "seconds": WORK }).to_string();
         let job = |name: String| {
             let job = StoredSchedule::new(name, "work", "@every 1s").data_bytes(data.clone());
-            job.starting(time(from - 1_000))
-                .ending(time(until))
-                .catch_up(CatchUp::All { limit: 1_000 })
+            job.starting(time(from)).ending(time(until)).catch_up(CatchUp::All { limit: 1_000 })
         };
         let lease = Duration::from_millis(LEASE.unsigned_abs());
         self.server.read(async |store| {
