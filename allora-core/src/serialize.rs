@@ -416,6 +416,7 @@ mod tests {
                 "unreadable": null,
                 "last": { "outcome": "dead", "error": "boom" },
                 "streak": { "failures": 5, "alerted_at": null, "has_paused": true },
+                "chain": null,
                 "counters": {
                     "started": 4, "succeeded": 0, "failed": 3, "cancelled": 0,
                     "skipped": 0, "missed": 0, "lost": 0, "expired": 0,

@@ -367,7 +367,7 @@ fn malformed_requests_of_workers_are_refused() {
             ("/claims", claim(|ask| ask["worker"] = json!("w".repeat(201))), 422, "worker"),
             ("/claim/heartbeat", json!({ "tokens": [] }), 422, "tokens"),
             ("/claim/complete", json!({}), 400, "token"),
-            ("/claim/complete", json!({ "token": "a", "value": "v".repeat(4_095) }), 422, "value"),
+            ("/claim/complete", json!({ "token": "a", "value": "v".repeat(65_535) }), 422, "value"),
             ("/claim/fail", json!({ "token": "a" }), 400, "error"),
             (
                 "/claim/fail",
