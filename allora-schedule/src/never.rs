@@ -16,7 +16,7 @@ pub fn never() -> Never {
     Never(())
 }
 
-/// No time at all; made by [`never`], or read as `@never`.
+/// No time at all; made by [`never()`], or read as `@never`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Never(());
 
