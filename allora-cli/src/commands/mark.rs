@@ -24,7 +24,7 @@ pub(crate) struct Mark {
     /// Its trigger, if it had one.
     #[arg(long)]
     trigger: Option<String>,
-    /// The reason, for whoever asks later.
+    /// The reason, which the entry keeps.
     #[arg(long, default_value = "")]
     note: String,
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub struct Breaker {
     /// The number of failed occurrences in a row. Range: 1 to 1 000.
     pub failures: u32,
     /// The time after which the pause ends for one occurrence; if that fails, the job pauses again.
-    /// Default: none, the job stays paused until a trigger succeeds or somebody resumes it. Range: 1 s
+    /// Default: none, the job stays paused until a trigger succeeds or an operator resumes it. Range: 1 s
     /// to 366 days.
     pub probe_after: Option<Duration>,
 }

@@ -53,7 +53,7 @@ pub(crate) fn due_lease(definition: &str) -> Option<Duration> {
     let Delivery::AtLeastOnce { lease } = settings.delivery else { return None };
     // A node reads a named calendar before it claims.
     let has_named = parts(&schedule).any(|(_, part)| AnySchedule::is_named_calendar(part));
-    // What is moved to an earlier day is claimed before its scheduled time.
+    // An occurrence that moves to an earlier day is claimed before its scheduled time.
     let moves = ["move", "business"].iter().any(|word| schedule.contains(word));
     (!has_named && !moves && settings.concurrency_key.is_none()).then_some(lease)
 }

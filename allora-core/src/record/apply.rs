@@ -111,7 +111,7 @@ fn decide(
             return Ok(reply);
         }
         Action::Follow { job, on } => return chain::follow(record, name, (job, *on), context),
-        // Of a tombstone, too.
+        // A tombstone has an outbox as well.
         Action::Confirm { done, gone } => {
             return Ok(match record {
                 None => Reply::Absent,

@@ -1,8 +1,8 @@
 //! Job after job: the followers of a job, the outbox of what they are to run, and its delivery.
 //!
 //! The write that ends an occurrence adds the follow-ups to the outbox of the same record, so nothing is
-//! between the two that a crash could separate. Whoever finds an outbox delivers it: it triggers the
-//! followers, and then confirms that to the record. Several may deliver the same follow-up, also long
+//! between the two that a crash could separate. A node or a client that finds an outbox delivers it: it
+//! triggers the followers, and then confirms that to the record. Several may deliver the same follow-up, also long
 //! after it was confirmed. So each has a number that grows, and the follower keeps the number of the last
 //! one that it has received: follow-ups of one job are delivered in their order.
 
@@ -59,7 +59,7 @@ impl Record {
         let chain = self.chain.get_or_insert_default();
         match place.map(|i| &mut chain.followers[i]) {
             Some(follower) => {
-                // Whoever has read the time before removes it no more.
+                // A removal that was decided with the former time does nothing.
                 let later = follower.since + TimeDelta::milliseconds(1);
                 (follower.on, follower.since) = (on, later.max(now));
             }

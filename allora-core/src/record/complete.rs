@@ -72,7 +72,7 @@ pub(super) fn end(
             record.counters.cancelled += 1;
             Outcome::Interrupted
         }
-        // Whether at once or for a while.
+        // At once, or for a while.
         _ => Outcome::Released,
     };
     let lease = record.leases.remove(i);

@@ -22,6 +22,9 @@ pub struct Move {
 /// The largest number of days by which an occurrence moves.
 const MOST_DAYS: i64 = 62;
 
+/// The most occurrences on one day that may move: the first one of a job is searched day by day.
+const MOST_A_DAY: usize = 24;
+
 /// The largest number of allowed days that are counted: no month has more business days.
 const MOST_NTH: u32 = 23;
 
@@ -124,7 +127,8 @@ pub(super) enum Fate {
 impl<S: Schedule> Filtered<S> {
     /// The schedule, whose occurrences [move](Move) to another day where a rule excludes them, instead of
     /// being left out. They keep their time of day in the zone of the schedule, or UTC if that follows
-    /// no wall clock. It is about all rules, so it comes last: before it, write what is excluded.
+    /// no wall clock. It is about all rules, so it comes last: before it, write what is excluded. A
+    /// schedule with more than 24 occurrences on one day cannot move.
     ///
     /// The *scheduled time* of an occurrence stays the one that the schedule names, and it is *due* at
     /// the moved time. It moves by up to 62 days; if no day is allowed, it is left out.
@@ -233,9 +237,19 @@ impl<S: Schedule> Filtered<S> {
         if self.schedule.moved(Time::UNIX_EPOCH).is_some() {
             return Err("it moves twice; write all rules before one `move`".into());
         }
-        let days =
-            crate::next_n(&self.schedule, Time::UNIX_EPOCH, if moving.each { 400 } else { 0 });
-        if days.windows(2).any(|two| self.clock.date(two[0]) == self.clock.date(two[1])) {
+        let times = crate::next_n(&self.schedule, Time::UNIX_EPOCH, 400);
+        let day = |at: &Time| self.clock.date(*at);
+        let has_more = |most: usize| {
+            let mut days = times.windows(most + 1);
+            days.any(|some| some.first().map(day) == some.last().map(day))
+        };
+        if has_more(MOST_A_DAY) {
+            return Err(format!(
+                "more than {MOST_A_DAY} times on one day cannot move to another day; leave `move` away, or \
+                 let it run less often"
+            ));
+        }
+        if moving.each && has_more(1) {
             return Err(
                 "several times on one day cannot each be kept, as they would overtake each other; \
                         leave `each` away"

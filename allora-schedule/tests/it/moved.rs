@@ -132,6 +132,7 @@ fn moves_that_mean_nothing_are_rejected() {
         ("0 9 1 * *; except MON TUE WED THU FRI SAT SUN", "leaves no day of the week"),
         ("0 9 1 * *; except SAT funday", "\"funday\" is not an IANA time zone"),
         ("@every 1h; except SAT; move next", "without a time of day it cannot move"),
+        ("*/30 * * * *; except SAT; move next", "more than 24 times on one day cannot move"),
         (
             "0 9,18 * * *; except SAT; move next each",
             "several times on one day cannot each be kept",
