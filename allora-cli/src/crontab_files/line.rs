@@ -81,6 +81,12 @@ pub(super) fn line(
         When::Every(every) => Some(AnySchedule::Every(every)),
         When::At(at) => Some(AnySchedule::At(at)),
         When::Never(never) => Some(AnySchedule::Never(never)),
+        When::Schedule(schedule) => Some(match &defaults.zone {
+            Some(zone) if schedule.lacks_zone() => schedule
+                .in_zone(zone)
+                .map_err(|error| SettingError::line(format!("the zone: {error}")))?,
+            _ => *schedule,
+        }),
         When::Quartz(quartz) => Some(AnySchedule::Quartz(match &defaults.zone {
             Some(zone) if !quartz.names_zone() => quartz
                 .in_zone(zone)

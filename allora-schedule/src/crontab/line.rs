@@ -82,7 +82,7 @@ pub(super) fn assignment(text: &str) -> Option<(&str, usize)> {
     after.starts_with('=').then(|| (name, text.len() - after.len()))
 }
 
-fn is_quote(char: char) -> bool {
+pub(super) fn is_quote(char: char) -> bool {
     matches!(char, '"' | '\'')
 }
 
@@ -197,7 +197,8 @@ fn pass_fields(words: &mut Words<'_>, fields: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Passes one word; after `@every` the period and perhaps its grid, after `@at` the instant, after
+/// Passes one word; after `@every` the period and perhaps its grid, after `@after_end` the delay, after `@at`
+/// the instant, after `@schedule` a text in quotes, after
 /// `@quartz` six fields, after `@rrule` the lines of a recurrence. Refuses macros that only FreeBSD has.
 fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
     let Some((at, text)) = words.take() else { return Ok(()) };
@@ -210,6 +211,13 @@ fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
                 "write one such as `@every 90m`, and the command after it",
             ));
         }
+        "after_end" if words.take().is_none() => {
+            return Err(Fault::new(
+                words.end(),
+                "`@after_end` has no delay",
+                "write one such as `@after_end 10m`, and the command after it",
+            ));
+        }
         "at" if words.take().is_none() => {
             return Err(Fault::new(
                 words.end(),
@@ -220,6 +228,7 @@ fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
         "every" => return pass_grid(words),
         "quartz" => return pass_fields(words, 6),
         "rrule" => return pass_recurrence(words),
+        "schedule" => return pass_quoted(words),
         "every_minute" => "1m".to_owned(),
         "every_second" => "1s".to_owned(),
         digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -257,6 +266,34 @@ fn pass_grid(words: &mut Words<'_>) -> Result<(), Fault> {
         format!("`{word}` after the period of `@every` is not followed by {after}"),
         format!("write one, as in `{example}`; for a command named `{word}`, write its path"),
     ))
+}
+
+/// Passes a schedule in quotes.
+fn pass_quoted(words: &mut Words<'_>) -> Result<(), Fault> {
+    words.skip_blanks();
+    let (at, rest) = (words.at, words.rest());
+    let remedy = "put the schedule in quotes, as in `@schedule \"every other friday at 9am from 2026-03-06\"`, \
+                  and the command after them";
+    let Some(quote) = rest.chars().next().filter(|first| is_quote(*first)) else {
+        return Err(Fault::new(at.min(words.end()), "no quote follows `@schedule`", remedy));
+    };
+    let Some(length) = rest[1..].find(quote) else {
+        return Err(Fault::new(
+            at,
+            format!("the schedule begins with {quote} and does not end with it"),
+            remedy,
+        ));
+    };
+    words.at += length + 2;
+    if length == 0 || !words.rest().is_empty() && !words.rest().starts_with(BLANKS) {
+        let reason = if length == 0 {
+            "there is nothing in the quotes"
+        } else {
+            "no blank follows the quotes"
+        };
+        return Err(Fault::new(words.at - 1, reason, remedy));
+    }
+    Ok(())
 }
 
 /// Passes the lines of a recurrence, or a repeating interval.

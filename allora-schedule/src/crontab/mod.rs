@@ -36,9 +36,12 @@
 //! macros are `@reboot`, `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and
 //! `@hourly`, in any case; and these, which Debian lacks: `@noon`; `@every 90m`, with the period in
 //! one word, and `@every 2w from 2027-01-04T09:00:00Z` or `@every 1h phase 10m` for a grid; `@at
-//! 2027-01-01T09:00:00Z`, which runs once; `@quartz` with six fields in that dialect; and `@rrule` with a
-//! [recurrence](Recurrence), as in `@rrule DTSTART;TZID=Europe/Rome:20260302T090000
-//! RRULE:FREQ=WEEKLY;INTERVAL=2`.
+//! 2027-01-01T09:00:00Z`, which runs once; `@after_end 10m`, with the delay after the end of each run;
+//! `@quartz` with six fields in that dialect; and `@rrule` with a [recurrence](Recurrence), as in `@rrule
+//! DTSTART;TZID=Europe/Rome:20260302T090000 RRULE:FREQ=WEEKLY;INTERVAL=2`. Any other text that
+//! [`parse`](crate::parse()) reads stands in quotes after `@schedule`, with rules of a calendar if need be:
+//! `@schedule "sunset - 30m at 41.9,12.5"`, `@schedule '0 9 1 * *; except SAT SUN; move next'`. Calendars with
+//! a name are in a store, so that lines have none. Settings are variables, as for the other lines.
 //!
 //! The first `%` of the command ends it; what follows is its standard input, in which `%` is a
 //! line feed and to which a last line feed is added. `\%` is a percent sign. In the command, `\\`
@@ -91,7 +94,7 @@ mod warnings;
 
 pub use error::{BadCrontab, LineError};
 
-use crate::{At, Cron, Every, Never, Quartz, Recurrence, Warning};
+use crate::{AnySchedule, At, Cron, Every, Never, Quartz, Recurrence, Warning};
 use line::Form;
 use std::{fmt, sync::Arc};
 
@@ -247,4 +250,6 @@ pub enum When {
     At(At),
     /// `@never`: when it is triggered, or after another job.
     Never(Never),
+    /// `@after_end`, and after `@schedule` any schedule in quotes, with rules of a calendar.
+    Schedule(Box<AnySchedule>),
 }

@@ -6,7 +6,7 @@ use super::{
     line::{self, Form, Job, Line, Variable},
     name::{self, Names},
 };
-use crate::{Cron, ParseError, Quartz, Recurrence, zone_name};
+use crate::{AnySchedule, Cron, Field, ParseError, Quartz, Recurrence, zone_name};
 use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) fn read(text: &[u8], form: Form, seconds: bool) -> Result<Vec<Entry>, BadCrontab> {
@@ -214,6 +214,14 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
     if first.eq_ignore_ascii_case("@never") {
         return schedule.parse().map(When::Never);
     }
+    if first.eq_ignore_ascii_case("@after_end") {
+        return schedule.parse().map(AnySchedule::AfterEnd).map(Box::new).map(When::Schedule);
+    }
+    if first.eq_ignore_ascii_case("@schedule") {
+        let begin = schedule.find(line::is_quote).map_or(first.len(), |quote| quote + 1);
+        let text = schedule.get(begin..schedule.len() - 1).unwrap_or_default();
+        return quoted(text, name, zone).map_err(|error| error.shifted(begin));
+    }
     if first.eq_ignore_ascii_case("@quartz") {
         let quartz: Quartz = schedule.parse()?;
         return Ok(When::Quartz(match zone {
@@ -233,6 +241,25 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
         Some(zone) => cron.in_zone(zone)?,
         None => cron,
     }))
+}
+
+/// The schedule in the quotes after `@schedule`.
+fn quoted(text: &str, name: &str, zone: Option<&str>) -> Result<When, ParseError> {
+    let schedule = AnySchedule::for_job(name, text)?;
+    if let Some((at, rule)) =
+        AnySchedule::parts(text).find(|(_, part)| AnySchedule::is_named_calendar(part))
+    {
+        let unknown =
+            ParseError::new(Field::Text, at, rule.trim(), "names a calendar, which is in a store");
+        return Err(
+            unknown.remedy("write its dates, as in `except 2026-12-25`, or add a stored schedule")
+        );
+    }
+    let schedule = match zone {
+        Some(zone) if schedule.lacks_zone() => schedule.in_zone(zone)?,
+        _ => schedule,
+    };
+    Ok(When::Schedule(Box::new(schedule)))
 }
 
 /// The errors in the fields of a schedule other than that of the first one: it is read again with a `*`

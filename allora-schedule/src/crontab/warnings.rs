@@ -15,6 +15,7 @@ pub(super) fn of(entry: &Entry) -> Vec<Warning> {
         When::Cron(cron) => cron.warnings(),
         When::Quartz(quartz) => quartz.warnings(),
         When::Recurrence(rule) => rule.warnings(),
+        When::Schedule(schedule) => schedule.warnings(),
         When::Every(_) | When::At(_) | When::Never(_) | When::Reboot => &[],
     };
     let command =
