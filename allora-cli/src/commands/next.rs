@@ -182,7 +182,12 @@ impl Next {
         if next.is_empty() {
             let until = self.until.map(|until| format!(" up to {}", shown(until)));
             let after = format!("after {}{}", shown(after), until.unwrap_or_default());
-            complain("note", &format!("the schedule has no occurrence {after}"));
+            match &schedule {
+                AnySchedule::AfterEnd(_) => {
+                    complain("note", "it runs now; its next time follows the end of that run")
+                }
+                _ => complain("note", &format!("the schedule has no occurrence {after}")),
+            }
         }
         Ok(())
     }
@@ -220,7 +225,9 @@ impl Next {
         }
         let (schedule, settings) = (definition.schedule().clone(), definition.settings().clone());
         let coming = coming.map(|coming| {
-            let mut before = after;
+            // Nothing before its start is of interest.
+            let start = settings.start.map(|start| start - TimeDelta::milliseconds(1));
+            let mut before = start.map_or(after, |start| start.max(after));
             let next = |NextRun { scheduled_at, due_at }| {
                 let notes = schedule.notes(before, scheduled_at);
                 before = scheduled_at;
