@@ -59,7 +59,9 @@ pub use pattern::Pattern;
 pub use registry::{NodeInfo, ProgramReport, RunProgress};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
-pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
+pub use schedule::{
+    AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, after_end, at, cron, every,
+};
 pub use scheduler::{Handle, Next, Scheduler, SchedulerBuilder, Stopped};
 #[cfg(feature = "json")]
 pub use serialize::JSON_SCHEMA;

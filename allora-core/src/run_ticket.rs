@@ -45,6 +45,7 @@ impl fmt::Display for RunTicket {
         write!(f, "{} ", self.fence)?;
         match self.then {
             Cursor::Keep => f.write_str("keep"),
+            Cursor::AfterEnd => f.write_str("after-end"),
             Cursor::To(None) => f.write_str("end"),
             Cursor::To(Some(NextRun { scheduled_at, due_at })) => {
                 write!(f, "{},{}", scheduled_at.timestamp_millis(), due_at.timestamp_millis())
@@ -74,6 +75,7 @@ fn parse(text: &str) -> Option<RunTicket> {
     let fence = parts.next()?.parse().ok()?;
     let then = match parts.next()? {
         "keep" => Cursor::Keep,
+        "after-end" => Cursor::AfterEnd,
         "end" => Cursor::To(None),
         times => {
             let (scheduled_at, due_at) = times.split_once(',')?;

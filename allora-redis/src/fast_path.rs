@@ -17,7 +17,7 @@ use crate::{
 };
 use allora_core::{
     MAX_NAME, Result, Time,
-    backend::{Action, Batch, HistoryEntry, Operation, Reply, TimeSource},
+    backend::{Action, Batch, Cursor, HistoryEntry, Operation, Reply, TimeSource},
     record::{HistoryBuffer, OpContext, Record, apply},
     store::{FastPath, Loaded, Snapshot},
     time::end_of_time,
@@ -446,10 +446,12 @@ fn targets<'a>(operations: &[Operation<'a>]) -> Vec<Target<'a>> {
 
 fn is_fast(operation: &Operation<'_>) -> bool {
     operation.checkpoint.is_none()
-        && matches!(
-            operation.action,
-            Action::Claim(_) | Action::Extend { .. } | Action::Complete { .. }
-        )
+        && match operation.action {
+            // Its time is that of the end.
+            Action::Complete { then, .. } => then != Cursor::AfterEnd,
+            Action::Claim(_) | Action::Extend { .. } => true,
+            _ => false,
+        }
 }
 
 /// The validity of an operation that depends on the clock only by the times between which it holds,

@@ -1,20 +1,21 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
 use crate::{
-    At, Calendar, Cron, Every, Excluded, Field, Filtered, Never, Note, ParseError, Quartz,
-    Recurrence, Schedule, ScheduleError, Sun, Time, Warning, Weekdays, calendar,
+    AfterEnd, At, Calendar, Cron, Every, Excluded, Field, Filtered, Never, Note, ParseError,
+    Quartz, Recurrence, Schedule, ScheduleError, Sun, Time, Warning, Weekdays, calendar,
     phrase::{self, Phrase},
     recur,
 };
-use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc, time::Duration};
 
 /// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
-/// instant, `@quartz` and an expression, `@never`, a [recurrence rule](Recurrence), or a phrase that has
+/// instant, `@after_end 10m`, `@quartz` and an expression, `@never`, a [recurrence rule](Recurrence), or a phrase that has
 /// exactly one reading.
 ///
 /// | phrase | the same as |
 /// |---|---|
 /// | `every 5 minutes` (`seconds`, `hours`; `1 minute`) | `@every 5m` |
+/// | `10 minutes after the end` (`of each run`; `seconds`, `hours`) | `@after_end 10m` |
 /// | `every day at 9:00` | `0 9 * * *` |
 /// | `every weekday at 9:00` | `0 9 * * MON-FRI` |
 /// | `every monday at 9am Europe/Rome` | `0 9 * * MON Europe/Rome` |
@@ -71,6 +72,8 @@ pub enum AnySchedule {
     Cron(Cron),
     /// `@every`.
     Every(Every),
+    /// `@after_end`.
+    AfterEnd(AfterEnd),
     /// `@at`.
     At(At),
     /// `@quartz`.
@@ -157,6 +160,7 @@ impl AnySchedule {
             Self::Filtered(filtered) => filtered.calendars(),
             Self::Cron(_)
             | Self::Every(_)
+            | Self::AfterEnd(_)
             | Self::At(_)
             | Self::Sun(_)
             | Self::Quartz(_)
@@ -182,7 +186,9 @@ impl AnySchedule {
             Self::Quartz(quartz) => quartz.names_zone().then(|| quartz.zone()),
             Self::Recurrence(rule) => rule.names_zone().then(|| rule.zone()),
             Self::Filtered(filtered) => filtered.schedule().zone(),
-            Self::Every(_) | Self::At(_) | Self::Sun(_) | Self::Never(_) => None,
+            Self::Every(_) | Self::AfterEnd(_) | Self::At(_) | Self::Sun(_) | Self::Never(_) => {
+                None
+            }
         }
     }
 
@@ -207,7 +213,9 @@ impl AnySchedule {
             Self::Every(every) => every.start(),
             Self::Recurrence(rule) => rule.first(),
             Self::Filtered(filtered) => filtered.schedule().start(),
-            Self::Cron(_) | Self::Quartz(_) | Self::Never(_) | Self::Sun(_) => None,
+            Self::Cron(_) | Self::AfterEnd(_) | Self::Quartz(_) | Self::Never(_) | Self::Sun(_) => {
+                None
+            }
         }
     }
 
@@ -220,6 +228,7 @@ impl AnySchedule {
         match self {
             Self::Cron(cron) => cron,
             Self::Every(every) => every,
+            Self::AfterEnd(after) => after,
             Self::At(at) => at,
             Self::Sun(sun) => sun,
             Self::Quartz(quartz) => quartz,
@@ -266,6 +275,9 @@ pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, Par
     if is("@every") {
         return text.parse().map(AnySchedule::Every);
     }
+    if is("@after_end") {
+        return text.parse().map(AnySchedule::AfterEnd);
+    }
     if is("@at") {
         return text.parse().map(AnySchedule::At);
     }
@@ -284,6 +296,7 @@ pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, Par
     if phrase::is_phrase(text) {
         return phrase::parse(text).map(|phrase| match phrase {
             Phrase::Every(every) => AnySchedule::Every(every),
+            Phrase::AfterEnd(after) => AnySchedule::AfterEnd(after),
             Phrase::Cron(cron) => AnySchedule::Cron(cron),
             Phrase::Recurrence(rule) => AnySchedule::Recurrence(rule),
             Phrase::BusinessDay(cron, moving) => {
@@ -318,6 +331,9 @@ impl Schedule for AnySchedule {
     fn moved(&self, at: Time) -> Option<Time> {
         self.inner().moved(at)
     }
+    fn after_end(&self, token: crate::schedule::Token) -> Option<Duration> {
+        self.inner().after_end(token)
+    }
     fn definition(&self) -> Option<String> {
         self.inner().definition()
     }
@@ -347,6 +363,7 @@ impl fmt::Display for AnySchedule {
         match self {
             Self::Cron(cron) => cron.fmt(f),
             Self::Every(every) => every.fmt(f),
+            Self::AfterEnd(after) => after.fmt(f),
             Self::At(at) => at.fmt(f),
             Self::Sun(sun) => sun.fmt(f),
             Self::Quartz(quartz) => quartz.fmt(f),

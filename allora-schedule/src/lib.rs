@@ -19,6 +19,7 @@
 //! | by the calendar and a wall clock | [`cron()`], [`Cron`] |
 //! | in the Quartz dialect | [`Cron::quartz`] |
 //! | once each period, without drift | [`every`] |
+//! | some time after the end of the run before | [`after_end`] |
 //! | once | [`at`] |
 //! | at sunrise, sunset, dawn or dusk of a place (feature `sun`) | [`Sun`] |
 //! | every second week, on the last day of the month, by a rule of iCalendar | [`Recurrence`] |
@@ -36,6 +37,7 @@
 //! [`next_n`] and [`between`] list instants, [`explain()`] adds the notes about changes of the
 //! clock, and [`jitter()`] is a delay that follows from a job's name.
 
+mod after_end;
 mod any;
 mod at;
 mod calendar;
@@ -64,6 +66,7 @@ mod sun_event;
 pub mod time;
 mod zone;
 
+pub use after_end::{AfterEnd, after_end};
 pub use any::{AnySchedule, parse};
 pub use at::{At, at, parse_instant};
 pub use calendar::{Calendar, Dates, Excluded, Exclusion, Filtered, Move, Weekdays};
@@ -80,7 +83,7 @@ pub use range::{Between, between, next_n};
 pub use recur::Recurrence;
 pub use schedule::Schedule;
 #[doc(hidden)]
-pub use schedule::is_built_in;
+pub use schedule::{delay_after_end, is_built_in};
 pub use sun::Sun;
 pub use sun_event::SunEvent;
 pub use time::Time;

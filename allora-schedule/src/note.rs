@@ -39,6 +39,8 @@ pub enum NoteReason {
     OtherDay,
     /// The sun does not rise or does not set on these days; there is no occurrence.
     NoSun,
+    /// The times after it depend on the end of its run.
+    AfterEnd,
     /// Anything else: read the message.
     Other,
 }

@@ -6,7 +6,7 @@ use crate::{
     time::{Time, whole_millis},
 };
 use chrono::DateTime;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The times of a job: a pure function from an instant to the next one.
 ///
@@ -99,6 +99,13 @@ pub trait Schedule: Send + Sync + 'static {
     /// Default: `None`.
     fn moved(&self, at: Time) -> Option<Time> {
         let _ = at;
+        None
+    }
+
+    /// The delay after the end of the run before, of a schedule by [`after_end`](crate::after_end()). Only a
+    /// schedule of this crate has one: other code cannot name [`Token`].
+    #[doc(hidden)]
+    fn after_end(&self, _: Token) -> Option<Duration> {
         None
     }
 
@@ -237,6 +244,12 @@ pub fn is_built_in<S: Schedule + ?Sized>(schedule: &S) -> bool {
     schedule.is_built_in(Token(()))
 }
 
+/// The delay after the end of the run before, if the schedule is by [`after_end`](crate::after_end()).
+#[doc(hidden)]
+pub fn delay_after_end<S: Schedule + ?Sized>(schedule: &S) -> Option<Duration> {
+    schedule.after_end(Token(()))
+}
+
 /// [`Schedule::latest_at`] for a fixed set of whole seconds: `next` answers with the first one
 /// after a second. Since that grows with its argument, the last second from which something not
 /// after `until` follows is found by doubling back from `until`, then by halving: some 60
@@ -305,6 +318,9 @@ macro_rules! points_to_schedule {
             }
             fn moved(&self, at: Time) -> Option<Time> {
                 (**self).moved(at)
+            }
+            fn after_end(&self, token: Token) -> Option<Duration> {
+                (**self).after_end(token)
             }
             fn definition(&self) -> Option<String> {
                 (**self).definition()

@@ -3,7 +3,7 @@
 use crate::cluster::*;
 use allora_core::{
     Time,
-    backend::{Claimed, Completion, Cursor, JobState, OnExpiry, Outcome, Reply, Sharing},
+    backend::{Action, Claimed, Completion, Cursor, JobState, OnExpiry, Outcome, Reply, Sharing},
     record::{KEEP_LOST, MAX_LOST},
 };
 use std::time::Duration;
@@ -47,6 +47,33 @@ pub(super) async fn an_exclusive_run_waits_for_the_one_before(w: &Cluster) {
     lost(other.claim(t(90), "job", leased(&seen, 2)).await);
     assert_eq!(w.node().end(t(91), "job", one.fence, ran_and_stay()).await, Reply::Accepted);
     won(other.claim(t(91), "job", marked(&seen, 3, t(120), Sharing::Exclusive)).await);
+}
+
+/// A job whose next occurrence is due ten seconds after the end of a run, and its run of the first one.
+async fn runs_after_end(w: &Cluster) -> Claimed {
+    let first = Some(t(60).into());
+    let register = Action::Register { definition: "@after_end 10s", version: 0, first };
+    let seen = state(w.node().act(t(0), "job", register).await);
+    let mut claim = marked(&seen, 1, t(600), Sharing::Exclusive);
+    claim.then = Cursor::AfterEnd;
+    let run = won(w.node().claim(t(60), "job", claim).await);
+    let runs = w.node().read("job").await;
+    assert_eq!((runs.head, runs.next), (None, Some(t(60).into())), "it waits for the end");
+    run
+}
+
+pub(super) async fn what_follows_an_end_is_due_the_delay_after_it_was_recorded(w: &Cluster) {
+    let run = runs_after_end(w).await;
+    let end = RunAction::Complete { then: Cursor::AfterEnd, completion: Completion::Succeeded };
+    assert_eq!(w.node().end(t(71), "job", run.fence, end).await, Reply::Accepted);
+    let after = w.node().read("job").await;
+    assert_eq!((after.next, after.head), (Some(t(81).into()), Some(t(81).into())));
+}
+
+pub(super) async fn what_follows_an_end_is_due_the_delay_after_a_loss(w: &Cluster) {
+    runs_after_end(w).await;
+    let lost = w.node().reap(t(125), "job").await;
+    assert_eq!((lost.counters.lost, lost.next), (1, Some(t(135).into())));
 }
 
 pub(super) async fn a_silent_run_is_lost_when_its_lease_ends(w: &Cluster) {

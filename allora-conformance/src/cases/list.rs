@@ -111,6 +111,8 @@ macro_rules! __cases {
                 an_exclusive_run_waits_for_the_one_before: [Expiry];
                 a_silent_run_is_lost_when_its_lease_ends: [Expiry];
                 the_next_run_does_not_wait_for_a_lease_that_has_ended: [Expiry];
+                what_follows_an_end_is_due_the_delay_after_it_was_recorded: [Expiry];
+                what_follows_an_end_is_due_the_delay_after_a_loss: [Expiry];
                 an_extended_lease_keeps_the_run: [Expiry];
                 a_late_completion_is_accepted_if_the_run_is_not_lost: [Expiry];
                 only_silent_runs_are_lost: [Expiry];

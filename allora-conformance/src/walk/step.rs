@@ -86,7 +86,11 @@ const DEFINITIONS: &[&str] = &[
     "@daily; at-least-once 30000ms",
     "@daily; at-least-once 30s; breaker 2 9s; alert 1",
     "@daily; after a succeeded",
+    AFTER_END,
 ];
+
+/// The next occurrence follows the end of a run.
+const AFTER_END: &str = "@after_end 20s; at-least-once 30000ms";
 
 /// Longer than any walk.
 const FOREVER: Duration = Duration::from_secs(3_650 * 86_400);
@@ -478,18 +482,20 @@ impl Walker {
         let next = self.next(random);
         match kind {
             StepKind::Redefine => {
+                let is_after_end = random.one_in(3);
                 let version = random.below(3);
                 let plan = self.replan(random, seen, next);
                 pair(&|generation| Action::Redefine {
                     generation,
-                    definition: "code again",
+                    definition: if is_after_end { AFTER_END } else { "code again" },
                     version,
                     plan,
                 })
             }
             StepKind::Edit => {
                 let plan = self.replan(random, seen, next);
-                let definition = (!random.one_in(3)).then_some(("edited", plan));
+                let definition = (!random.one_in(3))
+                    .then_some((if random.one_in(3) { AFTER_END } else { "edited" }, plan));
                 let data = random.one_in(2).then_some(&b"data"[..]);
                 let kind = random.one_in(3).then(|| *random.pick(KINDS).expect("there are kinds"));
                 pair(&|generation| {
@@ -613,6 +619,11 @@ impl Walker {
         if !is_at_cursor || random.one_in(12) {
             return Cursor::Keep;
         }
+        // Only such a definition lets it be granted.
+        let follows_end = seen.reference.definition == AFTER_END;
+        if random.one_in(if follows_end { 2 } else { 12 }) {
+            return Cursor::AfterEnd;
+        }
         if random.one_in(10) {
             // Not forward.
             return Cursor::To(Some(expected.scheduled_at.into()));
@@ -656,7 +667,10 @@ impl Walker {
         let pair = |action: &dyn Fn(i64) -> Action<'static>| {
             Some((won.name, Planned::pair(action(won.store), action(won.reference))))
         };
+        let record = self.reference.record(won.name);
+        let follows_end = record.is_some_and(|record| record.definition == AFTER_END);
         let then = match random.below(8) {
+            4.. if random.one_in(if follows_end { 2 } else { 12 }) => Cursor::AfterEnd,
             0 | 1 => {
                 let duration = Duration::from_millis(random.below(60_000));
                 return pair(&|fence| Action::Extend { fence, duration });
@@ -671,7 +685,10 @@ impl Walker {
                 return pair(&|fence| Action::Retry { fence, not_before, cause });
             }
             3 if random.one_in(2) => {
-                let then = Cursor::To(Some(later(random).into()));
+                let then = match follows_end {
+                    true => Cursor::AfterEnd,
+                    false => Cursor::To(Some(later(random).into())),
+                };
                 return pair(&|fence| {
                     let occurrence = won.occurrence.clone();
                     Action::GiveUp { fence, occurrence, then, error: "given up" }

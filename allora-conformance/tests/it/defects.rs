@@ -1063,6 +1063,25 @@ impl Defect for ForgetsChangesEarly {
     }
 }
 
+/// Counts the time after the end of a run from its start, as if it took none.
+pub(crate) struct CountsFromTheStart;
+impl Defect for CountsFromTheStart {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if let Action::Complete { fence, then: Cursor::AfterEnd, .. } = step.operation.action
+            && let (Ok(Reply::Accepted), Some(record)) = (&reply, &mut *step.record)
+            && let (Some(next), Some(run)) =
+                (&mut record.cursor, Time::from_timestamp_micros(fence))
+            && next.scheduled_at > step.context.now
+        {
+            let took = step.context.now - run;
+            next.scheduled_at = whole_millis(next.scheduled_at - took);
+            next.due_at = whole_millis(next.due_at - took);
+        }
+        reply
+    }
+}
+
 /// Shows the oldest change of a page first.
 pub(crate) struct ShowsOldChangesFirst;
 impl Defect for ShowsOldChangesFirst {

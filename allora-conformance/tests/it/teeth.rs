@@ -170,4 +170,5 @@ teeth! {
     forgets_changes_early: ForgetsChangesEarly;
     fails_for_ever: FailsForEver;
     counts_all_names: CountsAllNames;
+    counts_from_the_start: CountsFromTheStart;
 }

@@ -36,7 +36,7 @@ pub struct Claim {
     /// that hung carries out nothing for which nobody waits any more.
     pub not_after: Option<Time>,
     /// The cursor's move. With a lease that is lost on expiry it is made by the claim: `To` for the
-    /// cursor's own occurrence, `Keep` for any other. With a lease that is retried on expiry it is
+    /// cursor's own occurrence, `AfterEnd` if the next one follows its end, `Keep` for any other. With a lease that is retried on expiry it is
     /// `Keep`: the completion moves the cursor.
     pub then: Cursor,
     /// The lease of the run.
@@ -147,6 +147,10 @@ pub enum Cursor {
     Keep,
     /// The cursor moves to the next occurrence; `None` is the end of the schedule.
     To(Option<NextRun>),
+    /// The cursor stays on the occurrence until its last attempt has ended. Then it moves to the time that
+    /// the definition, a schedule by [`after_end`](crate::after_end()), gives for that instant. Of both deliveries:
+    /// the record moves it wherever an end is recorded, also that of a lost run.
+    AfterEnd,
 }
 
 /// A claimed occurrence.

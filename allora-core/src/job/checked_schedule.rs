@@ -2,7 +2,7 @@
 
 use super::{CatchUp, Job, JobSpec, Settings, Token};
 use crate::{
-    backend::NextRun,
+    backend::{Cursor, NextRun},
     schedule::Warning,
     time::{Time, saturating_add, whole_millis},
 };
@@ -75,6 +75,25 @@ impl<'a> CheckedSchedule<'a> {
         Ok(self.instant_after(after)?.and_then(|at| self.next(at)))
     }
 
+    /// The cursor's move by a run of the occurrence at `at`, if `started` occurrences were started with it.
+    pub(crate) fn after_run(&self, at: Time, started: u64) -> Planned<Cursor> {
+        let next = self.following(at, started)?;
+        Ok(match next.is_some() && self.follows_end() {
+            true => Cursor::AfterEnd,
+            false => Cursor::To(next),
+        })
+    }
+
+    /// The delay of a schedule whose next occurrence follows the end of a run.
+    pub(crate) fn delay_after_end(&self) -> Option<Duration> {
+        self.job.after_end(Token(()))
+    }
+
+    /// `true` if the next occurrence follows the end of a run.
+    pub(crate) fn follows_end(&self) -> bool {
+        self.delay_after_end().is_some()
+    }
+
     /// The first occurrence of a job that is added at `now`: its start, if it is an occurrence and not
     /// more than [a minute](AS_NOW) past. An interval whose start is longer past goes on as if it had run
     /// since.
@@ -92,7 +111,7 @@ impl<'a> CheckedSchedule<'a> {
         if let Some(due) = start.or_else(|| self.own_start()).filter(is_due) {
             return Ok(self.next(due));
         }
-        match start.filter(|_| !matches!(self.moved(now), Ok(Some(_)))) {
+        match start.filter(|_| !matches!(self.moved(now), Ok(Some(_))) && !self.follows_end()) {
             Some(start) => self.following(self.latest_of_chain(start, now)?.unwrap_or(now), 0),
             None => self.upcoming(now, None, 0),
         }

@@ -8,6 +8,7 @@ use crate::{
     time::Time,
 };
 use async_trait::async_trait;
+use std::time::Duration;
 
 /// A job from a schedule and an async closure.
 ///
@@ -146,6 +147,10 @@ where
 
     fn moved(&self, at: Time) -> Option<Time> {
         self.schedule.moved(at)
+    }
+
+    fn after_end(&self, _: Token) -> Option<Duration> {
+        allora_schedule::delay_after_end(&self.schedule)
     }
 
     fn definition(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use super::Settings;
 use crate::time::Time;
-use allora_schedule::{Note, Schedule, jitter};
+use allora_schedule::{Note, Schedule, delay_after_end, jitter};
 
 /// One future occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,8 @@ impl Settings {
     ) -> Vec<Explained> {
         let limit = self.max_runs.map_or(n, |runs| n.min(usize::try_from(runs).unwrap_or(n)));
         let until = self.end.unwrap_or(Time::MAX_UTC);
+        // The others follow the ends of runs.
+        let limit = delay_after_end(schedule).map_or(limit, |_| limit.min(1));
         let begin = self.begin(after, |at| schedule.next_at(at));
         let mut explained: Vec<Explained> = Vec::new();
         for instant in allora_schedule::explain(schedule, begin, until).take(limit) {

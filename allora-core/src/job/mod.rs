@@ -31,7 +31,8 @@ pub use spec::{IntoJob, JobSpec};
 #[cfg(feature = "json")]
 pub(crate) use text::SettingsReader;
 pub(crate) use text::{
-    DefinitionText, after_in, due_lease, failure_rules, history_of, owner_and_tags, window_in,
+    DefinitionText, after_in, due_lease, failure_rules, history_of, next_after_end, owner_and_tags,
+    window_in,
 };
 
 use crate::{
@@ -41,6 +42,7 @@ use crate::{
     time::Time,
 };
 use async_trait::async_trait;
+use std::time::Duration;
 
 /// The argument of a method that only this crate can override.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +128,13 @@ pub trait Job: Send + Sync + 'static {
     /// As [`Schedule::moved`](crate::Schedule::moved).
     fn moved(&self, at: Time) -> Option<Time> {
         let _ = at;
+        None
+    }
+
+    /// As [`Schedule`](crate::Schedule): the delay of a schedule by [`after_end`](crate::after_end()). Other
+    /// code cannot name [`Token`].
+    #[doc(hidden)]
+    fn after_end(&self, _: Token) -> Option<Duration> {
         None
     }
 

@@ -92,6 +92,8 @@ impl Redefinition<'_> {
         let begun = cursor.filter(|cursor| last_started >= Some(cursor.scheduled_at));
         // A fault of the former schedule is no fault of the new one.
         let first = match begun {
+            // The next one is not known before the end of the run.
+            Some(_) if former?.follows_end() => return None,
             Some(begun) => former?.following(begun.scheduled_at, started).ok()?,
             None => cursor,
         };
@@ -120,7 +122,9 @@ impl Redefinition<'_> {
                 let before = self.now - TimeDelta::milliseconds(1);
                 let from = if self.new.has(self.now) { before } else { self.now };
                 match last_started {
-                    Some(last) if self.same_schedule => self.new.following(last, started),
+                    Some(last) if self.same_schedule && !self.new.follows_end() => {
+                        self.new.following(last, started)
+                    }
                     last => self.new.upcoming(from, last, started),
                 }
             }

@@ -7,9 +7,11 @@ use super::{
     words::{number, split, too_many, wrong},
 };
 use crate::{
-    backend::After,
+    backend::{After, NextRun},
     error::Result,
-    schedule::{AnySchedule, Field, ParseError, parse_instant, parse_period, period_text},
+    schedule::{
+        AnySchedule, Field, ParseError, Schedule, parse_instant, parse_period, period_text,
+    },
     time::Time,
 };
 use chrono::SecondsFormat;
@@ -56,6 +58,26 @@ pub(crate) fn due_lease(definition: &str) -> Option<Duration> {
     // An occurrence that moves to an earlier day is claimed before its scheduled time.
     let moves = ["move", "business"].iter().any(|word| schedule.contains(word));
     (!has_named && !moves && settings.concurrency_key.is_none()).then_some(lease)
+}
+
+/// The occurrence that follows an end at `end` of a job with this definition, if its schedule is one that
+/// runs some [time after the end](allora_schedule::after_end()) of a run. `Some(None)`: after its last one.
+pub(crate) fn next_after_end(name: &str, definition: &str, end: Time) -> Option<Option<NextRun>> {
+    // Few are, and each end of a run asks.
+    let is_one = definition.starts_with("@after_end ");
+    let DefinitionText { schedule, settings, .. } =
+        is_one.then(|| DefinitionText::read(definition).ok()).flatten()?;
+    let read = AnySchedule::for_job(name, &schedule).ok()?;
+    let next = match &read {
+        // Nodes leave out what a calendar with a name excludes.
+        AnySchedule::Filtered(filtered) if !read.calendars().is_empty() => {
+            filtered.schedule().next_at(end)
+        }
+        read => read.next_at(end),
+    };
+    let is_over = |at: &Time| settings.end.is_some_and(|end| *at > end);
+    let next = next.filter(|at| !is_over(at));
+    Some(next.and_then(|at| settings.next_moved(name, at, at)))
 }
 
 /// The job after which a job with this definition runs, as far as this build can read it.

@@ -366,7 +366,7 @@ impl Planner {
         let is_own = turn.is_zero() && !slot.is_stored();
         let own_instant = known.wants_attention().filter(|_| is_own);
         let decided = decided.map(|decision| in_turn(decision, known, turn, now));
-        let is_old = !slot.is_stored() && known.recheck_at(poll, self.is_told) <= now;
+        let is_old = !slot.is_stored() && slot.recheck_at(known, poll, self.is_told) <= now;
         slot.set_backlog(backlog);
         let decision = decided?;
         let is_at_most_once = slot.spec.settings.delivery == Delivery::AtMostOnce;

@@ -130,7 +130,7 @@ impl Planner {
         let turn = self.turn_of(id, slot);
         let mut at = known.wants_attention().map(|at| saturating_add(at, turn));
         if !slot.is_stored() {
-            let recheck_at = known.recheck_at(self.config.poll, self.is_told);
+            let recheck_at = slot.recheck_at(known, self.config.poll, self.is_told);
             at = Some(at.map_or(recheck_at, |at| at.min(recheck_at)));
         }
         let at = self.keys.wake_at(id, at.map(When::At), settings.max_key_wait);
@@ -384,7 +384,8 @@ impl Former {
 fn after_lease(slot: &Slot, known: &Known) -> Option<NextRun> {
     known.open_cursor().or_else(|| {
         let started = known.cursor?.scheduled_at;
+        let schedule = CheckedSchedule::of(&slot.name, &slot.spec);
         // A fault of the schedule is reported when the occurrence is planned.
-        CheckedSchedule::of(&slot.name, &slot.spec).following(started, known.started).ok()?
+        (!schedule.follows_end()).then(|| schedule.following(started, known.started).ok()?)?
     })
 }

@@ -373,7 +373,7 @@ impl Planner {
                         known.go_to(next);
                         self.look_again(id);
                     }
-                    Cursor::To(_) | Cursor::Keep => self.mark_dirty(id),
+                    Cursor::To(_) | Cursor::Keep | Cursor::AfterEnd => self.mark_dirty(id),
                 }
             }
             OnExpiry::Retry => {

@@ -40,7 +40,7 @@ impl Start {
 pub(super) fn moved(from: &Occurrence, moves: [Cursor; 2]) -> Option<(Time, Time)> {
     let to = |cursor: Cursor| match cursor {
         Cursor::To(next) => next.map(|next| next.scheduled_at),
-        Cursor::Keep => None,
+        Cursor::Keep | Cursor::AfterEnd => None,
     };
     let until = moves.into_iter().find_map(to).filter(|_| from.trigger.is_none())?;
     Some((from.scheduled_at, until))

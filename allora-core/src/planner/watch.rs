@@ -193,6 +193,9 @@ impl Planner {
             if last.due_at > until && (step > 0 || is_open) {
                 break;
             }
+            if schedule.follows_end() {
+                return false;
+            }
             match schedule.following(last.scheduled_at, known.started) {
                 Ok(following) if step + 1 < MOST_STEPS => next = following,
                 _ => return false,

@@ -36,7 +36,7 @@ pub(super) fn claim(
         return Some(record.claimed(lease));
     }
     record.reap(name, context.now, history);
-    let head = record.claimable(claim, context.now)?;
+    let head = record.claimable(name, claim, context.now)?;
     let of_head = (head.attempts, head.due_at);
     Some(record.claim(name, claim, of_head, context, history))
 }
@@ -116,12 +116,13 @@ impl Record {
     }
 
     /// The head that the claim expects, if it may have it.
-    fn claimable(&self, claim: &Claim, now: Time) -> Option<Head<'_>> {
+    fn claimable(&self, name: &str, claim: &Claim, now: Time) -> Option<Head<'_>> {
         let head = self.offered(&claim.expected)?;
         let may_claim = self.fence == claim.fence
             && head.due_at <= now
             && claim.is_sound(now)
             && self.moves_as_delivered(claim, head.occurrence)
+            && (claim.then != Cursor::AfterEnd || self.follows_end(name))
             && self.has_room(claim, now);
         may_claim.then_some(head)
     }
@@ -250,7 +251,7 @@ impl Record {
     /// cursor moves with the cursor's own occurrence, started or not, and with nothing else; at
     /// least once it stays. A started occurrence is never skipped.
     fn moves_as_delivered(&self, claim: &Claim, head: HeadOccurrence<'_>) -> bool {
-        let moves = matches!(claim.then, Cursor::To(_));
+        let moves = claim.then != Cursor::Keep;
         let fits = match claim.lease.on_expiry {
             OnExpiry::Lost => moves == self.is_at_cursor(&claim.expected),
             OnExpiry::Retry => !moves,
@@ -321,6 +322,7 @@ impl Record {
             if lease.sharing == Sharing::Shared && !lease.cancel_requested {
                 self.lost.push(lease);
             }
+            self.follow_end(name, whole_millis(now));
         }
         self.lost.retain(|lease| now < saturating_add(lease.until, KEEP_LOST));
         let excess = self.lost.len().saturating_sub(MAX_LOST);

@@ -12,6 +12,7 @@ use crate::{
         Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, NotRunReason, Occurrence,
         OnExpiry, Operation, Outcome, Reply, RetryCause,
     },
+    job::next_after_end,
     time::{Time, saturating_add, whole_millis},
 };
 
@@ -27,7 +28,7 @@ pub(super) fn end(
 ) -> Reply {
     if let (Action::Complete { then, .. }, Some(run)) = (&operation.action, record.run(fence))
         && !record.is_former(run)
-        && !record.may_move(&run.occurrence, *then)
+        && !record.may_move(operation.name, &run.occurrence, *then)
     {
         return Reply::Invalid;
     }
@@ -106,7 +107,7 @@ pub(super) fn end(
             let moves = lease.on_expiry == OnExpiry::Lost || record.is_at_cursor(&lease.occurrence);
             let excluded = operation.excluded.filter(|_| moves);
             record.followed(operation.name, &lease.occurrence, &outcome, now, history);
-            record.conclude(lease.occurrence, lease.attempt, *then, &outcome, now);
+            record.conclude(operation.name, lease.occurrence, lease.attempt, *then, &outcome, now);
             if let Some(excluded) = excluded {
                 // No fence is drawn: nodes expect the one that they know. The next claim's is higher;
                 // if the store's clock was set back, it may be the same, and its entry takes this one's
@@ -176,7 +177,7 @@ pub(super) fn give_up(
     let is_due = |head: Head<'_>| head.occurrence.is(occurrence) && head.due_at <= context.now;
     if record.fence != fence
         || !record.head().is_some_and(is_due)
-        || !record.may_move(occurrence, then)
+        || !record.may_move(name, occurrence, then)
     {
         return false;
     }
@@ -196,7 +197,7 @@ pub(super) fn give_up(
     });
     record.count_failure(name, &occurrence, error, context.now, history);
     record.followed(name, &occurrence, &outcome, now, history);
-    record.conclude(occurrence, attempts, then, &outcome, now);
+    record.conclude(name, occurrence, attempts, then, &outcome, now);
     record.last = Some(outcome);
     true
 }
@@ -235,16 +236,18 @@ fn accepted_end(action: &Action<'_>, fence: i64) -> Option<Accepted> {
 impl Record {
     /// `true` if the completion of this occurrence may move the cursor to `then`: forward, and away
     /// from an occurrence that was started and would never be offered again.
-    fn may_move(&self, occurrence: &Occurrence, then: Cursor) -> bool {
+    fn may_move(&self, name: &str, occurrence: &Occurrence, then: Cursor) -> bool {
         match then {
             Cursor::To(next) => next.is_none_or(|next| next.scheduled_at > occurrence.scheduled_at),
             Cursor::Keep => !self.is_at_cursor(occurrence),
+            Cursor::AfterEnd => !self.is_at_cursor(occurrence) || self.follows_end(name),
         }
     }
 
     /// Moves the cursor away from an occurrence that has ended, and keeps it if it is dead.
     fn conclude(
         &mut self,
+        name: &str,
         occurrence: Occurrence,
         attempts: u32,
         then: Cursor,
@@ -256,10 +259,37 @@ impl Record {
         {
             self.cursor = next;
         }
+        if then == Cursor::AfterEnd {
+            self.follow_end(name, died_at);
+        }
         if let Outcome::Dead(error) = outcome {
             let error = error.clone();
             self.add_dead_letter(DeadLetter { occurrence, attempts, died_at, error });
         }
+    }
+
+    /// Moves the cursor to the time that follows an end at `now`, if its schedule runs some time after the
+    /// end, and its occurrence was started and has neither a lease nor a retry any more.
+    pub(super) fn follow_end(&mut self, name: &str, now: Time) {
+        let Some(cursor) = self.cursor.filter(|next| self.last_started >= Some(next.scheduled_at))
+        else {
+            return;
+        };
+        let retries = self.retries.iter().map(|retry| &retry.occurrence);
+        let runs = self.leases.iter().filter(|lease| !self.is_former(lease));
+        if retries.chain(runs.map(|lease| &lease.occurrence)).any(|one| self.is_at_cursor(one)) {
+            return;
+        }
+        // Of a clock that was set back: times only grow.
+        let end = self.last_started.map_or(now, |last| last.max(now)).max(cursor.scheduled_at);
+        if let Some(next) = next_after_end(name, &self.definition, end) {
+            self.cursor = next;
+        }
+    }
+
+    /// `true` if the next occurrence follows the end of a run.
+    pub(super) fn follows_end(&self, name: &str) -> bool {
+        next_after_end(name, &self.definition, Time::UNIX_EPOCH).is_some()
     }
 
     /// Keeps a dead letter. Of too many, the oldest is removed.

@@ -13,7 +13,7 @@ use crate::{
         Occurrence, OnExpiry, Outcome, Replan,
     },
     error::{Error, ErrorKind, Result},
-    job::due_lease,
+    job::{due_lease, next_after_end},
     name::{HOURS, NODE, check_free, check_name, is_key_record},
     time::{Time, whole_millis},
 };
@@ -236,7 +236,18 @@ impl Record {
             self.counters.missed = self.counters.missed.saturating_add(unknown);
             self.skip(name, Occurrence::from(first), range, context, history);
         }
-        self.cursor = then;
+        // A run goes on whose end decides when the next one is due.
+        let begun = self.cursor.filter(|next| {
+            self.last_started >= Some(next.scheduled_at)
+                && then.is_some_and(|next| next.scheduled_at > context.now)
+        });
+        let stays = begun.is_some()
+            && [&*self.definition, definition]
+                .iter()
+                .all(|text| next_after_end(name, text, context.now).is_some());
+        if !stays {
+            self.cursor = then;
+        }
         self.definition = definition.to_owned();
         self.due_lease = due_lease(definition).filter(|_| !self.kind.is_empty());
         self.generation = self.draw_fence(context.now);

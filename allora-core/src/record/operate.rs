@@ -201,6 +201,13 @@ impl Record {
                 false => cursor.scheduled_at == skip.expected,
             }
         });
+        let is_begun = self.last_started >= self.cursor.map(|cursor| cursor.scheduled_at);
+        if is_begun && self.follows_end(name) {
+            return Err(Error::invalid(format!(
+                "the next occurrence of {name:?} is not known while it runs; skip it after the end of the run, or \
+                 pause the job"
+            )));
+        }
         if self.generation != skip.generation || !follows {
             let changed = format!("{name:?} was changed since it was read; read it again");
             return Err(Error::new(ErrorKind::AlreadyExists, changed));

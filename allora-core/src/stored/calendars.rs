@@ -369,6 +369,10 @@ fn earlier(definition: &Definition, seen: &JobState, now: Time) -> Result<Option
         return moved(definition, seen, now);
     }
     let begun = seen.next.filter(|next| seen.last_started >= Some(next.scheduled_at));
+    // The next one follows the end of the run.
+    if begun.is_some() && definition.follows_end() {
+        return Ok(None);
+    }
     let open = seen.next.filter(|_| begun.is_none()).map(|next| next.scheduled_at);
     // An occurrence that is due stays.
     if open.is_some_and(|at| at <= now) {

@@ -10,6 +10,7 @@ use crate::{
     schedule::{AnySchedule, Calendar, Field, ParseError, Schedule},
     time::{Time, whole_millis},
 };
+use allora_schedule::delay_after_end;
 use chrono::TimeDelta;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -99,7 +100,11 @@ impl Definition {
             schedule.check()?;
         }
         settings.check()?;
-        let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ").replace(" ;", ";");
+        let text = match delay_after_end(&schedule) {
+            // A record knows it by this form, also one that was given as a phrase.
+            Some(_) => schedule.to_string(),
+            None => text.split_ascii_whitespace().collect::<Vec<_>>().join(" ").replace(" ;", ";"),
+        };
         Ok(Self { text, zone: zone.map(str::to_owned), schedule, settings })
     }
 
@@ -199,6 +204,11 @@ impl Definition {
         started: u64,
     ) -> Result<Option<NextRun>> {
         following(name, &self.bare(), after, started)
+    }
+
+    /// `true` if the next occurrence follows the end of a run.
+    pub(crate) fn follows_end(&self) -> bool {
+        delay_after_end(&self.schedule).is_some()
     }
 
     /// The occurrence at this time, if there is one.

@@ -407,7 +407,7 @@ impl Schedules {
     }
 
     /// The next `n` occurrences of a schedule in its current state, beginning with the one in the
-    /// store.
+    /// store. Of one by [`after_end`](crate::after_end()) only the one that waits is known, and none while it runs.
     ///
     /// # Errors
     /// `NotFound`; `Invalid` if the definition cannot be read; `Unavailable`.
@@ -420,6 +420,10 @@ impl Schedules {
         let mut next = seen.next;
         let mut started = seen.counters.started;
         let mut coming = Vec::new();
+        if definition.follows_end() {
+            coming.extend(next.filter(|next| n > 0 && seen.last_started < Some(next.scheduled_at)));
+            return Ok(coming);
+        }
         while let Some(it) = next.filter(|_| coming.len() < n) {
             coming.push(it);
             started += u64::from(seen.last_started < Some(it.scheduled_at));

@@ -52,7 +52,7 @@ fn closer_than(
 ) -> Result<Option<(Time, Time)>> {
     // All intervals are the same.
     let most = match definition.schedule() {
-        AnySchedule::Every(_) => 1,
+        AnySchedule::Every(_) | AnySchedule::AfterEnd(_) => 1,
         _ => OCCURRENCES,
     };
     let first = definition.first_scheduled(name, now)?.map(|next| next.scheduled_at);

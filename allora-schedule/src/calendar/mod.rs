@@ -25,7 +25,7 @@ use crate::{
 use chrono::TimeDelta;
 use moved::Fate;
 use rule::{Clock, Stretch};
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 /// A schedule without what is excluded; made by [`Schedule::except`], [`Schedule::only_within`]
 /// and [`Schedule::blackout`].
@@ -271,6 +271,10 @@ impl<S: Schedule> Schedule for Filtered<S> {
             Some(_) => Some(at),
             None => self.schedule.moved(at),
         }
+    }
+
+    fn after_end(&self, token: crate::schedule::Token) -> Option<Duration> {
+        self.schedule.after_end(token)
     }
 
     fn definition(&self) -> Option<String> {

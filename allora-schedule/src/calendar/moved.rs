@@ -227,7 +227,7 @@ impl<S: Schedule> Filtered<S> {
         }
         let text = self.schedule.definition().unwrap_or_default();
         let is_of_the_sun = text.split(' ').next().is_some_and(Sun::begins);
-        if text.starts_with("@every") || is_of_the_sun {
+        if text.starts_with("@every") || text.starts_with("@after_end") || is_of_the_sun {
             return Err(
                 "without a time of day it cannot move to another day; use a cron expression, or leave \
                         `move` away"

@@ -3,6 +3,7 @@
 //! | phrase | the same as |
 //! |---|---|
 //! | `every 5 minutes` (`seconds`, `hours`; `1 minute`) | `@every 5m` |
+//! | `10 minutes after the end` | `@after_end 10m` |
 //! | `every day at 9:00` | `0 9 * * *` |
 //! | `every weekday at 9:00` | `0 9 * * MON-FRI` |
 //! | `every monday at 9am Europe/Rome` | `0 9 * * MON Europe/Rome` |
@@ -17,6 +18,7 @@
 //!
 //! ```text
 //! phrase = "every" number ("second" | "minute" | "hour")["s"]
+//!        | number ("second" | "minute" | "hour")["s"] "after the end" ["of" ("the last" | "each") "run"]
 //!        | days ["at" times] [zone]
 //! days   = "every" ("day" | "weekday" | names)
 //!        | ordinal ("day" | "weekday" | "business" "day" | name) "of" "every" "month"
@@ -34,7 +36,7 @@
 mod anchored;
 mod repair;
 
-use crate::{Cron, Every, Field, Move, ParseError, Recurrence, every};
+use crate::{AfterEnd, Cron, Every, Field, Move, ParseError, Recurrence, after_end, every};
 use std::time::Duration;
 
 /// `true` if a text is meant as a phrase: it begins with a word, or with an ordinal.
@@ -43,12 +45,19 @@ pub(crate) fn is_phrase(text: &str) -> bool {
     let letters = first.trim_start_matches(|char: char| char.is_ascii_digit());
     let is_word = letters.len() >= 2 && letters.bytes().all(|byte| byte.is_ascii_alphabetic());
     let is_ordinal = ["st", "nd", "rd", "th"].contains(&&*letters.to_ascii_lowercase());
-    is_word && (letters == first || is_ordinal) && !text.contains(['*', '?'])
+    // No field of cron is `after`.
+    let is_delay = first.starts_with(|first: char| first.is_ascii_digit())
+        && text
+            .split_ascii_whitespace()
+            .nth(2)
+            .is_some_and(|word| word.eq_ignore_ascii_case("after"));
+    is_delay || is_word && (letters == first || is_ordinal) && !text.contains(['*', '?'])
 }
 
 /// A phrase means a period, times of days, or a recurrence.
 pub(crate) enum Phrase {
     Every(Every),
+    AfterEnd(AfterEnd),
     Cron(Cron),
     Recurrence(Box<Recurrence>),
     /// The first or the last day of each month, and the move to a business day.
@@ -86,7 +95,27 @@ fn read(text: &str) -> Result<Phrase, ParseError> {
         return anchored::read(&mut words, text).map(|read| Phrase::Recurrence(Box::new(read)));
     }
     if words.is_next("every") && words.peek(1).starts_with(|first: char| first.is_ascii_digit()) {
-        return period(words).map(|period| Phrase::Every(every(period)));
+        words.take("every");
+        let period = period(&mut words)?;
+        words.ends()?;
+        return Ok(Phrase::Every(every(period)));
+    }
+    if is_after_end(&words) {
+        let delay = period(&mut words)?;
+        for word in ["after", "the", "end"] {
+            if !words.take(word) {
+                let error = words.error("stands where `after the end` is expected");
+                return Err(error.remedy("write `10 minutes after the end`"));
+            }
+        }
+        if words.take("of") {
+            words.take("each");
+            words.take("the");
+            words.take("last");
+            words.take("run");
+        }
+        words.ends()?;
+        return Ok(Phrase::AfterEnd(after_end(delay)));
     }
     let moving = business_day(&mut words)?;
     let days = match moving {
@@ -185,9 +214,14 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `every 5 minutes`.
-fn period(mut words: Words<'_>) -> Result<Duration, ParseError> {
-    words.take("every");
+/// `true` if a number and a unit stand before `after`.
+fn is_after_end(words: &Words<'_>) -> bool {
+    words.peek(2).eq_ignore_ascii_case("after")
+        && words.peek(0).starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// `5 minutes`.
+fn period(words: &mut Words<'_>) -> Result<Duration, ParseError> {
     let number = words.peek(0);
     let plain = number.len() <= 9 && number.bytes().all(|byte| byte.is_ascii_digit());
     let Some(count) = plain.then(|| number.parse::<u64>().ok()).flatten().filter(|n| *n > 0) else {
@@ -202,7 +236,6 @@ fn period(mut words: Words<'_>) -> Result<Duration, ParseError> {
         _ => return Err(words.error("is not seconds, minutes or hours")),
     };
     words.next += 1;
-    words.ends()?;
     Ok(Duration::from_secs(count * seconds))
 }
 

@@ -399,6 +399,7 @@ impl SimpleCompletion {
         let (fence, duration, moves, then) = match operation.action {
             Action::Extend { fence, duration } => (fence, Some(micros(duration)?), false, None),
             Action::Complete { fence, then, completion: Completion::Succeeded } => match then {
+                Cursor::AfterEnd => return None,
                 Cursor::Keep => (fence, None, false, None),
                 Cursor::To(None) => (fence, None, true, None),
                 Cursor::To(Some(then)) => {

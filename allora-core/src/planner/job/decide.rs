@@ -201,7 +201,7 @@ fn move_away(
         return Ok(Cursor::Keep);
     }
     let schedule = CheckedSchedule::of(name, spec);
-    Ok(Cursor::To(schedule.following(head.scheduled_at, known.started)?))
+    schedule.after_run(head.scheduled_at, known.started)
 }
 
 /// The cursor's move by the completion of a run, when `started` occurrences were started, including
@@ -212,12 +212,11 @@ pub(crate) fn completion_of(
     occurrence: &Occurrence,
     started: u64,
 ) -> Result<Cursor, InvalidNextAt> {
+    let schedule = CheckedSchedule::of(name, spec);
     match spec.settings.delivery {
-        Delivery::AtLeastOnce { .. } if occurrence.trigger.is_none() => {
-            let schedule = CheckedSchedule::of(name, spec);
-            Ok(Cursor::To(schedule.following(occurrence.scheduled_at, started)?))
-        }
-        _ => Ok(Cursor::Keep),
+        _ if occurrence.trigger.is_some() => Ok(Cursor::Keep),
+        Delivery::AtMostOnce if !schedule.follows_end() => Ok(Cursor::Keep),
+        _ => schedule.after_run(occurrence.scheduled_at, started),
     }
 }
 
@@ -266,7 +265,7 @@ impl Due<'_> {
         if !claimant.key_is_held && self.has_waited_long() {
             return self.advance(latest, NotRunReason::ConcurrencyKey);
         }
-        let next = Cursor::To(self.after(start, 1)?);
+        let next = self.schedule.after_run(start, self.known.started + 1)?;
         let expected = Occurrence::from(self.first);
         let mut claim = claim(self.spec, self.known, expected, next, claimant);
         if start > self.first {
@@ -285,7 +284,10 @@ impl Due<'_> {
         }
         claim.not_after = self.window_end(start);
         // At most once, the claim moves the cursor.
-        let then = if claim.then == Cursor::Keep { next } else { Cursor::Keep };
+        let then = match claim.then {
+            Cursor::To(_) => Cursor::Keep,
+            Cursor::Keep | Cursor::AfterEnd => next,
+        };
         Ok(Decision::Claim { claim, then })
     }
 
@@ -390,7 +392,7 @@ impl Due<'_> {
         if count.is_none() && self.backlog.is_none() {
             return Ok(Decision::Walk);
         }
-        let then = self.after(last, 0)?;
+        let then = self.after(last)?;
         let not_run = NotRun { count, last, reason };
         let excluded = match then {
             Some(next) => self.schedule.excluded(self.first, next.scheduled_at)?,
@@ -403,7 +405,7 @@ impl Due<'_> {
     /// Moves the cursor past an occurrence that a calendar excludes since it was planned, and past the
     /// excluded ones after it.
     fn leave_out(&self) -> Result<Decision, InvalidNextAt> {
-        let then = self.after(self.first, 0)?;
+        let then = self.after(self.first)?;
         let more = match then {
             Some(next) => self.schedule.excluded(self.first, next.scheduled_at)?,
             None => None,
@@ -417,8 +419,10 @@ impl Due<'_> {
         Ok(Decision::Advance(advance))
     }
 
-    fn after(&self, at: Time, more: u64) -> Result<Option<NextRun>, InvalidNextAt> {
-        self.schedule.following(at, self.known.started + more)
+    /// The occurrence after those up to `at` that are not run. One that follows an end counts from now.
+    fn after(&self, at: Time) -> Result<Option<NextRun>, InvalidNextAt> {
+        let at = if self.schedule.follows_end() { at.max(self.now) } else { at };
+        self.schedule.following(at, self.known.started)
     }
 }
 

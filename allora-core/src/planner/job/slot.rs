@@ -12,6 +12,9 @@ use crate::{
 use allora_schedule::stable_hash;
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
+/// The shortest time between two reads of a record because another node may end a run.
+const SHORTEST_RECHECK: Duration = Duration::from_millis(1_500);
+
 /// One job of this node.
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
@@ -281,6 +284,20 @@ impl Slot {
         events.extend(after.map(Event::Began));
         if off.is_some() || self.rare.is_some() {
             self.rare.get_or_insert_default().reported = off;
+        }
+    }
+
+    /// The time at which its record is read again, although nothing is due by what is known. While a run
+    /// lasts whose end decides when the next one is due, that is after the delay between them at the latest:
+    /// its node may be gone when that is over.
+    pub(crate) fn recheck_at(&self, known: &Known, poll: Duration, is_told: bool) -> Time {
+        let at = known.recheck_at(poll, is_told);
+        if known.cursor.is_none() || known.open_cursor().is_some() {
+            return at;
+        }
+        match CheckedSchedule::of(&self.name, &self.spec).delay_after_end() {
+            Some(delay) => at.min(saturating_add(known.as_of, delay.max(SHORTEST_RECHECK))),
+            None => at,
         }
     }
 

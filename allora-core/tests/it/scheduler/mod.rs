@@ -1,5 +1,6 @@
 //! Schedulers in virtual time: the promises, one by one.
 
+mod after_end;
 mod cancel;
 mod chains;
 mod delivery;
