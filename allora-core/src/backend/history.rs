@@ -323,7 +323,7 @@ impl HistoryEntry {
         }
     }
 
-    /// What an operator wrote about an occurrence that was skipped or marked as succeeded, with the name of
+    /// The text of an operator about an occurrence that was skipped or marked as succeeded, with the name of
     /// its author: `by ann: sent by hand`. `None` for any other entry, and if the author was not given.
     pub fn operator_note(&self) -> Option<&str> {
         let is_operators = self.attempt == 0 && self.reason == Some(NotRunReason::Operator);
