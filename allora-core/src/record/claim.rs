@@ -338,7 +338,7 @@ impl Record {
         history: &mut HistoryBuffer,
     ) {
         if self.is_recorded(lease) {
-            return;
+            return self.has_returned(name, lease, history);
         }
         let (counter, outcome) = match lease.cancel_requested {
             true => (&mut self.counters.cancelled, Outcome::Cancelled),

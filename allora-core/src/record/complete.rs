@@ -65,13 +65,15 @@ pub(super) fn end(
         }
         // It has its end: it was recorded as cancelled when its job was deleted, or has completed itself.
         Action::Complete { .. } if record.is_recorded(&record.leases[i]) => {
-            record.leases.remove(i);
+            let lease = record.leases.remove(i);
+            record.has_returned(operation.name, &lease, history);
             record.ended = accepted_end(&operation.action, fence);
             return Reply::Accepted;
         }
         // Whatever it returned comes too late.
         _ if record.leases[i].completed => {
-            record.leases.remove(i);
+            let lease = record.leases.remove(i);
+            record.has_returned(operation.name, &lease, history);
             return Reply::LeaseLost;
         }
         Action::Complete { completion, .. } => record.count(*completion),
@@ -112,6 +114,8 @@ pub(super) fn end(
         false => history.push(entry),
     }
     match &outcome {
+        // It is ended with the lease: nobody hears what a transaction of the run's own reports.
+        Outcome::Succeeded if operation.works_on => {}
         Outcome::Succeeded => record.end_streak(operation.name, &lease.occurrence, history),
         Outcome::Failed(error) | Outcome::Dead(error) => {
             record.count_failure(operation.name, &lease.occurrence, error, context.now, history);
@@ -252,6 +256,13 @@ fn accepted_end(action: &Action<'_>, fence: i64) -> Option<Accepted> {
 }
 
 impl Record {
+    /// The lease of a run whose end is recorded is over.
+    pub(super) fn has_returned(&mut self, name: &str, lease: &Lease, history: &mut HistoryBuffer) {
+        if lease.completed && !self.is_former(lease) {
+            self.end_streak(name, &lease.occurrence, history);
+        }
+    }
+
     /// `true` if the completion of this occurrence may move the cursor to `then`: forward, and away
     /// from an occurrence that was started and would never be offered again.
     fn may_move(&self, occurrence: &Occurrence, then: Cursor) -> bool {
