@@ -5,7 +5,7 @@ use crate::{
     labels::{is_selectable, selects},
 };
 use regex_lite::Regex;
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 /// The kinds that a handler is for.
 ///
@@ -170,6 +170,21 @@ impl Labelled {
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.word_and_text() == other.word_and_text()
+    }
+}
+
+impl Eq for Pattern {}
+
+/// By form, and then by text.
+impl Ord for Pattern {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.word_and_text().cmp(&other.word_and_text())
+    }
+}
+
+impl PartialOrd for Pattern {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

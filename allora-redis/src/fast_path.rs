@@ -446,6 +446,7 @@ fn targets<'a>(operations: &[Operation<'a>]) -> Vec<Target<'a>> {
 
 fn is_fast(operation: &Operation<'_>) -> bool {
     operation.checkpoint.is_none()
+        && !operation.works_on
         && match operation.action {
             // Its time is that of the end.
             Action::Complete { then, .. } => then != Cursor::AfterEnd,

@@ -12,7 +12,7 @@ use chrono::DateTime;
 use futures::future::{BoxFuture, FutureExt};
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
 };
 
 /// Number of attempts of a statement that conflicts with another node.
@@ -54,7 +54,7 @@ pub(crate) struct Client {
     /// The database without its password, for errors.
     pub(crate) place: Url,
     pub(crate) migrate: Migrate,
-    pub(crate) history: HistoryPruning,
+    pub(crate) history: Arc<HistoryPruning>,
     /// The keys of the jobs that were read.
     pub(crate) ids: Ids,
     /// The most leased rows that a due query expects before the rows that it finds.

@@ -220,7 +220,7 @@ impl SqlBuilder {
             dialect: Dialect { prefix: self.prefix, flavour, has_entries },
             place,
             migrate: self.migrate,
-            history,
+            history: Arc::new(history),
             ids: Ids::default(),
             leased: AtomicI64::new(0),
             frontier: Frontier::default(),

@@ -21,6 +21,7 @@ mod fast_path;
 mod flags;
 mod frontier;
 mod history;
+mod in_transaction;
 mod migrate;
 mod notifier;
 mod prune;

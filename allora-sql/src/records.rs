@@ -22,7 +22,7 @@ use allora_core::{
     },
 };
 use async_trait::async_trait;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The version of a row, as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,7 +137,19 @@ impl Client {
     async fn load(&self, load: Load<'_>) -> Result<Snapshot<Version>> {
         let (mut clock, mut min_fence, mut known) = (None, 0, HashMap::new());
         for names in load.names.chunks(CHUNK) {
+            let locked = match self.driver.is_in_transaction() {
+                true => self.lock(names).await?,
+                false => Vec::new(),
+            };
             let read = self.read("load", self.dialect.load(names)).await?;
+            // A session that reads an old snapshot must not write it back.
+            let is_read = |(id, version)| {
+                read.rows.iter().any(|row| (Some(row.id), Some(row.version)) == (id, version))
+            };
+            if !locked.into_iter().all(is_read) {
+                let old = "the transaction reads an old snapshot: it must read committed data";
+                return Err(Error::invalid(old).op("load"));
+            }
             clock = clock.max(read.clock);
             min_fence = min_fence.max(read.beside.and_then(plausible).unwrap_or_default());
             self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
@@ -149,6 +161,21 @@ impl Client {
         };
         let records = load.names.iter().map(|name| loaded(known.remove(*name)));
         Ok(Snapshot::new(now, records.collect()).min_fence(min_fence))
+    }
+
+    /// Locks the records that there are until the end of the transaction, one after the other in the order
+    /// of their names, and returns their keys and versions.
+    async fn lock(&self, names: &[&str]) -> Result<Vec<(Option<i64>, Option<i64>)>> {
+        let names: BTreeSet<&str> = names.iter().copied().collect();
+        let mut locked = Vec::new();
+        for name in names {
+            let rows = retry!(self, "load", self.driver.rows(self.dialect.lock_one(name)))?;
+            locked.extend(rows.into_iter().map(|row| {
+                let mut cells = row.into_iter().map(Value::into_int);
+                (cells.next().flatten(), cells.next().flatten())
+            }));
+        }
+        Ok(locked)
     }
 
     /// Writes the drafts, as many at once as fit into a statement.

@@ -2,70 +2,45 @@
 
 use crate::{
     Sql,
-    client::{ReadRows, decides, read_rows, retry},
+    client::{ReadRows, decides, retry},
     dialect::Write,
     driver::{Conn, Statement, Value},
     encoding::{history_columns, plausible},
     records::{Version, write_of},
     timer::within,
-    with_sqlx::Connection,
 };
 use allora_core::{
-    Error, ErrorKind, Result, Run, StoredSchedule,
-    backend::{Notification, OPERATOR, Operation, Reply, TimeSource},
+    Backend as _, Error, ErrorKind, Result, Run, StoredSchedule, Time,
+    backend::{Batch, Notification, OPERATOR, Reply, TimeSource},
     record::{HistoryBuffer, OpContext, apply, apply_unreadable},
-    time::end_of_time,
+    store::RecordStore,
 };
 use std::time::Duration;
 
+/// The database's clock decides.
+const STORE: TimeSource = TimeSource::Store { fallback: Time::MAX_UTC };
+
 impl Sql {
-    pub(crate) async fn complete_on<C: Connection>(&self, conn: &mut C, run: &Run) -> Result {
+    pub(crate) async fn complete_on(&self, conn: &mut dyn Conn, run: &Run) -> Result {
         const OP: &str = "complete_in";
-        let client = &*self.client;
-        self.check_system::<C>(OP)?;
-        let operation = run.complete();
-        // A statement that has failed may have ended the transaction: nothing is sent again.
-        let reply = self.apply_in(conn, &operation, run.node()).await;
-        completed(OP, run, reply.map_err(|cause| client.failed(OP, cause))??)
+        let operations = [run.complete()];
+        self.on_connection(conn, async |store: Self| {
+            let batch = Batch::new(run.node(), STORE, &operations);
+            completed(OP, run, store.reschedule(batch).await?.single()?)
+        })
+        .await
+        .map_err(|error| error.op(OP))
     }
 
-    fn check_system<C: Connection>(&self, op: &'static str) -> Result {
-        if C::SYSTEM == self.client.place.system {
-            return Ok(());
-        }
-        Err(Error::invalid("the transaction is not of the store's database").op(op))
-    }
-
-    pub(crate) async fn add_on<C: Connection>(
-        &self,
-        conn: &mut C,
-        schedule: &StoredSchedule,
-    ) -> Result {
+    pub(crate) async fn add_on(&self, conn: &mut dyn Conn, schedule: &StoredSchedule) -> Result {
         const OP: &str = "add_in";
-        self.check_system::<C>(OP)?;
-        let created = self.create_in(conn, schedule).await;
-        created.map_err(|cause| self.client.failed(OP, cause))?
-    }
-
-    async fn create_in(
-        &self,
-        conn: &mut dyn Conn,
-        schedule: &StoredSchedule,
-    ) -> sqlx::Result<Result> {
-        let (client, name) = (&*self.client, schedule.name());
-        let read = read_rows(conn.rows(client.dialect.load(&[name])).await?);
-        let (write, notify) = match self.creation_of(read, schedule) {
-            Ok(creation) => creation,
-            Err(error) => return Ok(Err(error)),
-        };
-        if client.write_in(conn, &[write]).await?.is_empty() {
-            let taken = format!("{name:?} was created or changed at the same time; roll back");
-            return Ok(Err(Error::new(ErrorKind::AlreadyExists, taken).op("add_in")));
-        }
-        if let Some(statement) = notify {
-            conn.rows(statement).await?;
-        }
-        Ok(Ok(()))
+        self.on_connection(conn, async |store: Self| {
+            let creation = schedule.creation(RecordStore::now(&store, STORE).await?)?;
+            let operations = [creation.operation()];
+            store.reschedule(Batch::new(OPERATOR, STORE, &operations)).await?.single().map(drop)
+        })
+        .await
+        .map_err(|error| error.op(OP))
     }
 
     /// The write that creates a schedule, by what was read of its name, and the notification of the
@@ -76,7 +51,7 @@ impl Sql {
         schedule: &StoredSchedule,
     ) -> Result<(Write, Option<Statement>)> {
         let (dialect, name) = (&self.client.dialect, schedule.name());
-        let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
+        let now = decides(STORE, read.clock);
         let creation = schedule.creation(now)?;
         let operation = creation.operation();
         let mut context = OpContext::new(OPERATOR, now);
@@ -190,7 +165,7 @@ impl Sql {
         let client = &*self.client;
         let (operation, name) = (run.complete(), run.name());
         let read = client.read(OP, client.dialect.load(&[name])).await?;
-        let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
+        let now = decides(STORE, read.clock);
         let context = OpContext::new(run.node(), now);
         let Some(row) = read.rows.into_iter().next() else {
             return completed(OP, run, Reply::Absent).and(Ok(RawStatement::repetition()));
@@ -217,51 +192,6 @@ impl Sql {
         let lock = client.dialect.lock_version(write.id.unwrap_or_default(), write.read_version);
         let then = client.dialect.put(&writes).into_iter().map(RawStatement::of).collect();
         Ok(RawStatement { then, ..RawStatement::of(lock) })
-    }
-
-    /// Applies the end of a run to its record, which is locked until the end of the transaction.
-    async fn apply_in(
-        &self,
-        conn: &mut dyn Conn,
-        operation: &Operation<'_>,
-        node: &str,
-    ) -> sqlx::Result<Result<Reply>> {
-        let client = &*self.client;
-        let rows = conn.rows(client.dialect.lock_one(operation.name)).await?;
-        let Some(row) = rows.into_iter().next() else { return Ok(Ok(Reply::Absent)) };
-        let locked = row.into_iter().map(Value::into_int).collect::<Vec<_>>();
-        let [Some(id), version] = locked[..] else { return Err(sqlx::Error::RowNotFound) };
-        // Read behind the lock. A session that reads an old snapshot must not write it back.
-        let read = read_rows(conn.rows(client.dialect.load_bare(id)).await?);
-        let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
-        let context = OpContext::new(node, now);
-        let Some(row) = read.rows.into_iter().next() else { return Ok(Ok(Reply::Absent)) };
-        if Some(row.version) != version {
-            return Ok(Err(Error::invalid(
-                "the transaction reads an old snapshot: it must read committed data",
-            )
-            .op("complete_in")));
-        }
-        let version = Version::of(&row);
-        let before = match row.record {
-            Ok(record) => record,
-            Err(reason) => {
-                let history = &mut HistoryBuffer::off();
-                return Ok(apply_unreadable(&reason, operation, context, &mut None, history));
-            }
-        };
-        let mut history = client.history.buffer();
-        let mut slot = Some(before.clone());
-        let reply = apply(&mut slot, operation, context, &mut history);
-        if let Some(after) = slot.filter(|after| *after != before) {
-            // The data was not read, on either side: it stays.
-            let mut write = write_of(operation.name, version, Some(&before), &after);
-            let entries = history.take();
-            write.history = entries.iter().map(history_columns).collect();
-            client.history.appended(entries.iter().map(|entry| &*entry.name));
-            client.put(conn, &[write]).await?;
-        }
-        Ok(reply)
     }
 
     /// Checks that the database answers within this time: for health checks.

@@ -215,6 +215,7 @@ fn row(entry: &HistoryEntry) -> [String; 9] {
     let attempt = if entry.attempt == 0 { "-".into() } else { entry.attempt.to_string() };
     let took = took(entry);
     let reason = entry.reason.map(NotRunReason::word).unwrap_or(entry.outcome.error());
+    let note = entry.operator_note().map(|note| format!(" {note}")).unwrap_or_default();
     [
         time,
         entry.name.clone(),
@@ -224,6 +225,6 @@ fn row(entry: &HistoryEntry) -> [String; 9] {
         took.map_or_else(|| "-".into(), |took| format!("{took:?}")),
         entry.fence.to_string(),
         entry.node.clone(),
-        reason.to_owned(),
+        reason.to_owned() + &note,
     ]
 }

@@ -13,8 +13,8 @@ use serde_json::json;
 
 /// Leaves out the next occurrences of a job's schedule.
 ///
-/// They do not run, and the history has them as cancelled by an operator. Triggers, active runs and
-/// further attempts go on. Repeated, it leaves out further ones: `allora next NAME` shows what comes.
+/// They do not run, and the history has them as skipped by an operator, with your name and the note.
+/// Triggers, active runs and further attempts go on. Repeated, it leaves out further ones: `allora next NAME` shows what comes.
 #[derive(Debug, Args)]
 pub(crate) struct Skip {
     /// The job's name.
@@ -22,6 +22,9 @@ pub(crate) struct Skip {
     /// Number of occurrences to leave out.
     #[arg(long, short = 'n', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_SKIP as i64))]
     count: u16,
+    /// The reason, which the history and the record of changes keep.
+    #[arg(long, short = 'm', default_value = "")]
+    note: String,
     #[command(flatten)]
     changes: Changes,
     #[command(flatten)]
@@ -32,7 +35,8 @@ impl Skip {
     pub(crate) fn run(self) -> Outcome {
         let (name, skipped, next) = session::with(&self.place, async |session: Session| {
             let name = session.full_name(&self.name).await?;
-            let skipped = session.schedules.skip_next(&name, self.count.into()).await;
+            let schedules = session.schedules.clone().by(session::author().note(&self.note));
+            let skipped = schedules.skip_next(&name, self.count.into()).await;
             let skipped = skipped.map_err(|error| match error.kind() {
                 ErrorKind::Unavailable => Failure::Unavailable(format!(
                     "{error}; perhaps they are left out: look at `allora next {name}` before you \

@@ -218,7 +218,7 @@ fn occurrences_are_left_out_and_a_trigger_is_withdrawn() {
     allora(&site, &["add", "job", "t", "0 9 1 1 *", "{}"]);
     let coming = allora(&site, &["next", "job", "-n", "3"]);
     let coming: Vec<&str> = coming.lines().collect();
-    let said = allora(&site, &["skip", "job", "-n", "2"]);
+    let said = allora(&site, &["skip", "job", "-n", "2", "--note", "the mail server moves"]);
     let expected = format!(
         "left out: 2, the last of them that of {}; the next is that of {}\n",
         coming[1], coming[2]
@@ -230,8 +230,10 @@ fn occurrences_are_left_out_and_a_trigger_is_withdrawn() {
     let past = &json(&site, &["history", "job"])[1];
     assert_eq!(
         (&past["outcome"], &past["reason"], &past["count"]),
-        (&"cancelled".into(), &"operator".into(), &2.into())
+        (&"skipped".into(), &"operator".into(), &2.into())
     );
+    let table = allora(&site, &["history", "job", "--outcome", "skipped"]);
+    assert!(table.contains(": the mail server moves"), "{table}");
     allora(&site, &["trigger", "job", "--id", "mine"]);
     assert_eq!(
         allora(&site, &["cancel", "job", "--trigger", "mine"]),

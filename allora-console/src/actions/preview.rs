@@ -91,7 +91,7 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
                 false => say(
                     &mut preview,
                     format!(
-                        "{} will not run, and the history has them as cancelled by an operator:",
+                        "{} will not run, and the history has them as skipped by an operator:",
                         counted(times.len(), "occurrence")
                     ),
                 ),

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The answer of an operation.
@@ -72,7 +72,10 @@ fn hide_data(value: &mut Value) {
     match value {
         Value::Object(object) => {
             object.remove("data");
-            let is_end = object.contains_key("outcome");
+            // The output of an entry that an operator made is the operator's note.
+            let is_note = object.get("attempt") == Some(&json!(0))
+                && object.get("reason") == Some(&json!("operator"));
+            let is_end = object.contains_key("outcome") && !is_note;
             for hidden in ["output", "value"] {
                 if let Some(of_run) = object.get_mut(hidden).filter(|_| is_end) {
                     *of_run = Value::Null;
@@ -89,7 +92,6 @@ fn hide_data(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn data_and_output_are_hidden_wherever_they_stand() {

@@ -6,10 +6,13 @@ use super::{
     problem::{Problem, Type},
 };
 use crate::{
+    access::Access,
     gateway::{Asked, Gateway, Key, Node, Pool, Verdict},
     times::machine,
 };
-use allora_core::{ErrorKind, Pattern, Run, check_name, record::MAX_VALUE, stored::RunTicket};
+use allora_core::{
+    ErrorKind, LabelSelector, Pattern, Run, check_name, record::MAX_VALUE, stored::RunTicket,
+};
 use axum::{http::StatusCode, response::IntoResponse};
 use futures::future::{Either, select};
 use serde::Deserialize;
@@ -34,6 +37,7 @@ const RECORDED: Duration = Duration::from_secs(10);
 struct Claims {
     worker: String,
     kinds: Vec<String>,
+    labels: Option<Vec<String>>,
     claim_id: String,
     #[serde(default = "one")]
     max: usize,
@@ -120,7 +124,7 @@ pub(crate) async fn claim(call: Call) -> Answer {
 
 /// The request, if the caller may make it.
 fn checked(call: &Call, asked: Claims) -> Result<Asked, Problem> {
-    let Claims { worker, kinds, claim_id, max, .. } = asked;
+    let Claims { worker, kinds, labels, claim_id, max, .. } = asked;
     for (field, text) in [("worker", &worker), ("claim_id", &claim_id)] {
         if text.is_empty() || text.len() > LONGEST_NAME {
             let detail = format!("{field} has {} bytes; use 1 to {LONGEST_NAME}", text.len());
@@ -142,6 +146,7 @@ fn checked(call: &Call, asked: Claims) -> Result<Asked, Problem> {
         let remedy = "ask the operator of this API for a token with kinds instead of prefixes";
         return Err(Problem::new(Type::NoAccess, detail).remedy(remedy));
     }
+    let labels = labels.map(|labels| read_labels(&labels, &kinds, &access)).transpose()?;
     let mut patterns = Vec::with_capacity(kinds.len());
     for kind in kinds {
         check_name(kind.trim_end_matches('*'))
@@ -150,9 +155,39 @@ fn checked(call: &Call, asked: Claims) -> Result<Asked, Problem> {
             let detail = format!("your access is limited to other kinds than {kind:?}");
             return Err(Problem::new(Type::NoAccess, detail).field("kinds"));
         }
-        patterns.push(Pattern::from_text(&kind));
+        patterns.push(match &labels {
+            None => Pattern::from_text(&kind),
+            Some(labels) => Pattern::labelled(kind, labels.required()),
+        });
     }
     Ok(Asked { access, worker, kinds: patterns, max, claim_id })
+}
+
+/// The labels of a worker, which asks for exact kinds then, and gets them with every selector that includes it.
+fn read_labels(
+    labels: &[String],
+    kinds: &[String],
+    access: &Access,
+) -> Result<LabelSelector, Problem> {
+    let has: LabelSelector =
+        labels.join(",").parse().map_err(|error| Problem::from(error).field("labels"))?;
+    if let Some(label) = has.excluded().next() {
+        let detail = format!("a worker has labels; {label:?} is one that it has not");
+        return Err(Problem::rejected("labels", detail));
+    }
+    if let Some(kind) = kinds.iter().find(|kind| kind.ends_with('*')) {
+        let detail =
+            format!("{kind:?} is no exact kind; write the kinds out, or leave the labels out");
+        return Err(Problem::rejected("labels", detail));
+    }
+    if access.has_kinds() {
+        // A run whose selector the access does not name would be claimed and given back, again and again.
+        let detail = "your access is limited to kinds, and labels ask for kinds with any selector";
+        let remedy =
+            "leave the labels out, and ask for each kind with its selector, as `report@gpu`";
+        return Err(Problem::new(Type::NoAccess, detail).field("labels").remedy(remedy));
+    }
+    Ok(has)
 }
 
 /// A run, for its worker.

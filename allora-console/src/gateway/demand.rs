@@ -13,19 +13,17 @@ pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Demand {
-    /// By their texts.
-    kinds: BTreeMap<String, Kind>,
+    kinds: BTreeMap<Pattern, Kind>,
     /// The number of runs for which workers wait.
     pub(super) room: usize,
     /// The number of runs whose ends the store does not have.
     pub(super) active: usize,
-    set_kinds: Vec<String>,
+    set_kinds: Vec<Pattern>,
     set_limit: usize,
 }
 
 #[derive(Debug)]
 struct Kind {
-    pattern: Pattern,
     /// The number of requests that wait for it.
     waiting: usize,
     until: Instant,
@@ -37,9 +35,8 @@ impl Demand {
     /// A worker waits for runs of these kinds.
     pub(super) fn wait(&mut self, kinds: &[Pattern], now: Instant) {
         for pattern in kinds {
-            let new =
-                Kind { pattern: pattern.clone(), waiting: 0, until: now, is_held_back: false };
-            let kind = self.kinds.entry(pattern.to_string()).or_insert(new);
+            let new = Kind { waiting: 0, until: now, is_held_back: false };
+            let kind = self.kinds.entry(pattern.clone()).or_insert(new);
             (kind.waiting, kind.is_held_back) = (kind.waiting + 1, false);
         }
     }
@@ -57,14 +54,15 @@ impl Demand {
 
     fn each(&mut self, kinds: &[Pattern], change: impl Fn(&mut Kind)) {
         for pattern in kinds {
-            self.kinds.get_mut(&pattern.to_string()).into_iter().for_each(&change);
+            self.kinds.get_mut(pattern).into_iter().for_each(&change);
         }
     }
 
     /// No worker waits for a run of this kind.
     pub(super) fn hold_back(&mut self, kind: &str) {
-        let unasked = self.kinds.values_mut().filter(|one| one.waiting == 0);
-        unasked.filter(|one| one.pattern.matches(kind)).for_each(|one| one.is_held_back = true);
+        let unasked = self.kinds.iter_mut().filter(|(_, one)| one.waiting == 0);
+        let those = unasked.filter(|(pattern, _)| pattern.matches(kind));
+        those.for_each(|(_, one)| one.is_held_back = true);
     }
 
     /// Forgets the kinds for which no worker has asked for long. Returns whether there are others.
@@ -84,10 +82,11 @@ impl Demand {
             node.set_kind_limit(HANDLER, limit)?;
             self.set_limit = limit;
         }
-        let kinds = || self.kinds.iter().filter(|(_, kind)| !kind.is_held_back);
-        if !kinds().map(|(text, _)| text).eq(&self.set_kinds) {
-            node.set_kinds(HANDLER, kinds().map(|(_, kind)| kind.pattern.clone()))?;
-            self.set_kinds = kinds().map(|(text, _)| text.clone()).collect();
+        let kinds = self.kinds.iter().filter(|(_, kind)| !kind.is_held_back);
+        let kinds = kinds.map(|(pattern, _)| pattern);
+        if !kinds.clone().eq(&self.set_kinds) {
+            node.set_kinds(HANDLER, kinds.clone().cloned())?;
+            self.set_kinds = kinds.cloned().collect();
         }
         if limit > self.set_limit {
             node.set_kind_limit(HANDLER, limit)?;
@@ -102,9 +101,9 @@ mod tests {
     use super::*;
     use allora_core::{Runtime, runtime::Sim};
 
-    fn kinds(demand: &Demand) -> Vec<&str> {
+    fn kinds(demand: &Demand) -> Vec<String> {
         let claimed = demand.kinds.iter().filter(|(_, kind)| !kind.is_held_back);
-        claimed.map(|(text, _)| text.as_str()).collect()
+        claimed.map(|(pattern, _)| pattern.to_string()).collect()
     }
 
     #[test]
@@ -134,6 +133,6 @@ mod tests {
         demand.hold_back("report");
         assert_eq!(kinds(&demand), ["report"]);
         demand.wait(&mail, now);
-        assert_eq!(kinds(&demand), ["mail.*", "report"]);
+        assert_eq!(kinds(&demand), ["report", "mail.*"]);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     times::{Moment, took},
     words::short_nodes,
 };
-use allora_core::{HistoryEntry, backend::NotRunReason, time::since};
+use allora_core::{HistoryEntry, Outcome, backend::NotRunReason, time::since};
 use std::time::Duration;
 
 /// One row.
@@ -75,8 +75,8 @@ pub(crate) fn text(entry: &HistoryEntry, context: &Context) -> String {
     if !error.is_empty() {
         return context.visible(error).to_owned();
     }
-    if let Some(reason) = entry.reason {
-        return reason_in_words(reason, context);
+    if let Some(reason) = reason_in_words(entry, context) {
+        return reason;
     }
     match &entry.output {
         Some(output) if context.sees_data => output.clone(),
@@ -84,30 +84,37 @@ pub(crate) fn text(entry: &HistoryEntry, context: &Context) -> String {
     }
 }
 
-/// The reason why an occurrence did not run, or not to its end.
-pub(crate) fn reason_in_words(reason: NotRunReason, context: &Context) -> String {
+/// The reason why an occurrence did not run, or not to its end, with the note of the operator who decided it.
+pub(crate) fn reason_in_words(entry: &HistoryEntry, context: &Context) -> Option<String> {
+    let reason = entry.reason?;
     let words = match reason {
         NotRunReason::CatchUp => "not run in time, and the catch-up policy leaves it out",
         NotRunReason::Window => "later than the window allows",
         NotRunReason::Overlap => "the run before it was still active",
         NotRunReason::ConcurrencyKey => "the concurrency key was busy for too long",
         NotRunReason::Calendar => "a calendar excludes it",
-        NotRunReason::Operator => "an operator cancelled it",
+        NotRunReason::Operator => match entry.outcome {
+            Outcome::Skipped => "an operator left it out",
+            Outcome::Succeeded => "an operator marked it as succeeded",
+            _ => "an operator cancelled it",
+        },
         NotRunReason::Deleted => "the job was deleted",
         NotRunReason::Shutdown => "its node was stopped before it had ended",
         NotRunReason::Replaced { by } => {
-            return format!("replaced by the occurrence of {}", context.moment(by).text);
+            return Some(format!("replaced by the occurrence of {}", context.moment(by).text));
         }
         _ => reason.word(),
     };
-    words.to_owned()
+    Some(match entry.operator_note() {
+        Some(note) => format!("{words}, {note}"),
+        None => words.to_owned(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::times::at;
-    use allora_core::Outcome;
 
     fn entry(outcome: Outcome) -> HistoryEntry {
         let scheduled_at = at("2026-10-25T00:00:00Z");
@@ -141,6 +148,22 @@ mod tests {
         assert_eq!(row.range.as_deref(), Some("to Mon 26 Oct 02:00 CET, 2 times"));
         assert_eq!((&*row.late, &*row.attempt, row.look.word), ("–", "–", "missed"));
         assert!(row.text.contains("catch-up policy") && !row.is_followed);
+    }
+
+    #[test]
+    fn what_an_operator_left_out_or_marked_has_the_note() {
+        for (outcome, says) in [
+            (Outcome::Skipped, "an operator left it out, by ann: the mail server moves"),
+            (
+                Outcome::Succeeded,
+                "an operator marked it as succeeded, by ann: the mail server moves",
+            ),
+        ] {
+            let mut entry = entry(outcome);
+            (entry.attempt, entry.reason) = (0, Some(NotRunReason::Operator));
+            entry.output = Some("by ann: the mail server moves".into());
+            assert_eq!(row(&entry, &Context::of_test()).text, says);
+        }
     }
 
     #[test]

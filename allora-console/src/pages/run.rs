@@ -135,7 +135,7 @@ fn fields(
         ("usually takes", usual.filter(|_| is_run)),
         ("attempt", is_run.then(|| entry.attempt.to_string())),
         ("node", some(&entry.node)),
-        ("reason", entry.reason.map(|reason| reason_in_words(reason, context))),
+        ("reason", reason_in_words(entry, context)),
         ("fence", Some(entry.fence.to_string())),
     ];
     fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

@@ -323,6 +323,13 @@ impl HistoryEntry {
         }
     }
 
+    /// The text of an operator about an occurrence that was skipped or marked as succeeded, with the name of
+    /// its author: `by ann: sent by hand`. `None` for any other entry, and if the author was not given.
+    pub fn operator_note(&self) -> Option<&str> {
+        let is_operators = self.attempt == 0 && self.reason == Some(NotRunReason::Operator);
+        self.output.as_deref().filter(|_| is_operators)
+    }
+
     /// The entry's key: the page after it begins below this.
     pub fn cursor(&self) -> HistoryCursor {
         HistoryCursor { fence: self.fence, name: self.name.clone() }
@@ -349,8 +356,8 @@ impl JobState {
     /// The active runs in the form of history entries, without an end. The history has a run from its
     /// end on.
     pub fn active_runs(&self) -> impl Iterator<Item = HistoryEntry> {
-        // One without a claim was cancelled while it waited.
-        let runs = self.leases.iter().filter(|lease| lease.claim_id != 0);
+        // One without a claim was cancelled while it waited, and one that was completed has its entry.
+        let runs = self.leases.iter().filter(|lease| lease.claim_id != 0 && !lease.completed);
         runs.map(|lease| HistoryEntry::running(&self.name, &self.kind, lease))
     }
 

@@ -15,20 +15,20 @@ pub struct NotRun {
 }
 
 impl NotRun {
-    /// Missed or skipped, as the reason says.
+    /// Missed or skipped, as the reason says; cancelled for a reason that only runs have.
     pub fn outcome(&self) -> Outcome {
         match self.reason {
             NotRunReason::CatchUp
             | NotRunReason::Window
             | NotRunReason::TooManyTriggers
             | NotRunReason::ChainTooLong => Outcome::Missed,
-            NotRunReason::Overlap | NotRunReason::ConcurrencyKey | NotRunReason::Calendar => {
-                Outcome::Skipped
+            NotRunReason::Overlap
+            | NotRunReason::ConcurrencyKey
+            | NotRunReason::Calendar
+            | NotRunReason::Operator => Outcome::Skipped,
+            NotRunReason::Deleted | NotRunReason::Shutdown | NotRunReason::Replaced { .. } => {
+                Outcome::Cancelled
             }
-            NotRunReason::Operator
-            | NotRunReason::Deleted
-            | NotRunReason::Shutdown
-            | NotRunReason::Replaced { .. } => Outcome::Cancelled,
         }
     }
 }
@@ -56,7 +56,9 @@ pub enum NotRunReason {
     /// calendar has excluded them after they were planned: no counter
     /// counts them, and no event reports them.
     Calendar,
-    /// Cancelled: an operator requested it.
+    /// Skipped: an operator [left them out](crate::Schedules::skip_next). Of a run, or of a trigger that
+    /// waited: an operator cancelled it. Of an occurrence that was [marked as
+    /// succeeded](crate::Schedules::mark_succeeded): an operator did so.
     Operator,
     /// Cancelled: the job was deleted.
     Deleted,

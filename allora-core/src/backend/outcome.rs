@@ -20,7 +20,7 @@ pub enum Outcome {
     Cancelled,
     /// It was released before it ran.
     Released,
-    /// It was skipped: the previous run was still active.
+    /// It was skipped: a policy, a calendar or an operator decided so.
     Skipped,
     /// It was missed: it could not be run in time.
     Missed,

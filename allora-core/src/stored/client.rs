@@ -78,8 +78,8 @@ pub struct Schedules {
     deadline: Duration,
     /// The time for which the ids of triggers are remembered.
     pub(super) trigger_retention: Duration,
-    /// The number of deletions.
-    deleted: Arc<AtomicU64>,
+    /// The number of deletions; `None` if they remove nothing else.
+    deleted: Option<Arc<AtomicU64>>,
     /// The author of its changes.
     author: Option<Arc<Author>>,
     /// The shortest periods of the schedules that it stores.
@@ -91,6 +91,9 @@ const PRUNE_EVERY: u64 = 10;
 
 /// The longest time for which a deletion waits for that.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A time limit that ends nothing.
+const UNBOUNDED: Duration = Duration::from_secs(365 * 86_400);
 
 /// The part of the time limit of a request after which it keeps no concurrent calls waiting.
 const PATIENCE: u32 = 8;
@@ -119,9 +122,23 @@ impl Schedules {
         let deadline = Duration::from_secs(10);
         let requests = Arc::new(Requests::new(backend, runtime));
         let shared = Arc::new(SharedRequests::new(requests.clone()));
-        let (trigger_retention, deleted) = (TRIGGER_RETENTION, Arc::default());
+        let (trigger_retention, deleted) = (TRIGGER_RETENTION, Some(Arc::default()));
         let (author, shortest_periods) = (None, Vec::new());
         Self { requests, shared, deadline, trigger_retention, deleted, author, shortest_periods }
+    }
+
+    /// A client with the settings of this one, whose requests are part of one transaction: for a store that
+    /// has such a backend. The database alone says how long they wait.
+    pub fn in_transaction(&self, backend: impl Backend) -> Self {
+        let runtime = self.requests.runtime.clone();
+        Self {
+            deadline: UNBOUNDED,
+            trigger_retention: self.trigger_retention,
+            deleted: None,
+            author: self.author.clone(),
+            shortest_periods: self.shortest_periods.clone(),
+            ..Self::from_parts(Arc::new(backend), runtime)
+        }
     }
 
     /// This client, if its backend has queries.
@@ -365,7 +382,8 @@ impl Schedules {
     /// A dropped call may or may not have deleted it. Delete it again.
     pub async fn delete(&self, name: &str) -> Result {
         self.delete_after_delivery(name).await?;
-        if self.deleted.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNE_EVERY) {
+        let deleted = self.deleted.as_ref().map(|deleted| deleted.fetch_add(1, Ordering::Relaxed));
+        if deleted.is_some_and(|before| before.is_multiple_of(PRUNE_EVERY)) {
             // A failure is left to a later deletion.
             let prune = self.requests.backend.prune(self.now());
             let limit = PRUNE_TIMEOUT.min(self.deadline);

@@ -79,8 +79,8 @@ impl Schedules {
     }
 
     /// Leaves out the next `n` occurrences of a schedule that were not started: they do not run, and
-    /// the history has them as cancelled by an operator. Triggers, active runs and further attempts go
-    /// on. Returns what was left out: fewer than `n` if the schedule ends before, or if a node claims
+    /// the history has them as skipped, with the reason *operator* and the note of the
+    /// [author](Self::by). Triggers, active runs and further attempts go on. Returns what was left out: fewer than `n` if the schedule ends before, or if a node claims
     /// one of them during the call; `None` if none is to come.
     ///
     /// # Errors

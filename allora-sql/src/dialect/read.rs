@@ -27,9 +27,6 @@ static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &CELLS_SHAPE[..
 /// The shape of a listed row: the clock, the columns, the data.
 static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..], b"b"].concat());
 
-/// The shape of a row without data: the clock, the columns.
-static BARE_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..]].concat());
-
 /// The most bytes of data that are read with each of many claimed records. More are read after that.
 const LITTLE_DATA: usize = 16 << 10;
 
@@ -119,19 +116,6 @@ impl Dialect {
         self.flavour.placeholder(&mut text, 2);
         text.push_str(self.flavour.for_update());
         Statement::new(text, vec![Value::int(id), Value::int(version)], b"i")
-    }
-
-    /// Reads one record without its data.
-    pub(crate) fn load_bare(&self, id: i64) -> Statement {
-        let mut text = format!(
-            "SELECT {}, {} FROM {}_job j {} WHERE j.id = ",
-            self.flavour.clock(),
-            self.columns(Cold::Read),
-            self.prefix,
-            self.states(),
-        );
-        self.flavour.placeholder(&mut text, 1);
-        Statement::new(text, vec![Value::int(id)], &BARE_SHAPE)
     }
 
     /// Locks the states of these records, and reads the clock, their keys and versions.

@@ -174,6 +174,22 @@ pub(crate) trait Driver: Send + Sync {
     /// The statement that starts a transaction that may write.
     fn begin(&self) -> &'static str;
 
+    /// The statement that commits what [`begin`](Self::begin) has started.
+    fn commit(&self) -> &'static str {
+        "COMMIT"
+    }
+
+    /// The statement that undoes it.
+    fn rollback(&self) -> &'static str {
+        "ROLLBACK"
+    }
+
+    /// True if every call is a part of one transaction, so that a record that is read is locked until
+    /// its end.
+    fn is_in_transaction(&self) -> bool {
+        false
+    }
+
     /// Checks the settings that cannot be set from here: an error names the one that makes the
     /// server unfit, a warning those by which it may lose acknowledged writes.
     async fn inspect(&self) -> allora_core::Result<Option<Arc<str>>>;
@@ -280,13 +296,13 @@ impl Tx<'_> {
     pub(crate) async fn end<T>(mut self, done: sqlx::Result<T>) -> sqlx::Result<T> {
         match done {
             Ok(value) => {
-                let committed = self.lent.conn()?.script(sql("COMMIT")).await;
+                let committed = self.lent.conn()?.script(sql(self.driver.commit())).await;
                 self.driver.end(self.lent, committed).map(|()| value)
             }
             Err(error) => {
                 // SQLite may have ended it by itself, and refuses then.
                 if self.driver.is_sound_after(&error)
-                    && self.lent.conn()?.script(sql("ROLLBACK")).await.is_ok()
+                    && self.lent.conn()?.script(sql(self.driver.rollback())).await.is_ok()
                 {
                     self.lent.release();
                 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
 
 mod calls;
+mod changes;
 mod conformance;
 mod connect;
 mod desk;

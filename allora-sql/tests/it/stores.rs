@@ -60,8 +60,8 @@ impl Place {
     }
 
     /// The tables of this place.
-    fn tables(&self) -> [String; 7] {
-        let tables = ["job", "state", "rare", "data", "history", "flag", "meta"];
+    fn tables(&self) -> [String; 8] {
+        let tables = ["job", "state", "rare", "data", "history", "change", "flag", "meta"];
         tables.map(|table| format!("{}_{table}", self.prefix))
     }
 

@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn stores_without_a_server_need_none() {
-        let running = start(Some("memory,sqlite"));
+        let running = start_all(wanted(Some("memory,sqlite")), Other::Used);
         assert!(running.is_ok_and(|running| running.environment.is_empty()));
     }
 

@@ -155,6 +155,30 @@ fn nothing_is_claimed_until_a_worker_asks() {
 }
 
 #[test]
+fn a_worker_with_labels_gets_the_runs_whose_selectors_include_it() {
+    with_worker(async |world| {
+        for (name, kind) in [("a", "report@gpu"), ("b", "report@gpu,big"), ("c", "report@!gpu")] {
+            world.add(name, kind).await;
+        }
+        let ask = |labels: &[&str], id: &str| {
+            json!({
+                "worker": "w", "kinds": ["report"], "labels": labels, "max": 9, "wait_ms": 1_000,
+                "claim_id": id,
+            })
+        };
+        let names = async |labels: &[&str], id: &str| -> Vec<Value> {
+            let (_, answer) = world.post(0, "/claims", ask(labels, id)).await;
+            let runs = answer["runs"].as_array().cloned().unwrap_or_default();
+            runs.iter().map(|run| run["name"].clone()).collect()
+        };
+        assert_eq!(world.claim(&["report"]).await, None);
+        assert_eq!(names(&["gpu"], "1").await, ["a"]);
+        assert_eq!(names(&[], "2").await, ["c"]);
+        assert_eq!(names(&["big", "gpu"], "3").await, ["b"]);
+    });
+}
+
+#[test]
 fn a_request_waits_for_what_comes_due() {
     with_worker(async |world| {
         let later = async {
@@ -349,6 +373,9 @@ fn a_worker_is_limited_by_kinds_and_not_by_prefixes() {
 
 #[test]
 fn malformed_requests_of_workers_are_refused() {
+    fn prefix_with_labels(ask: &mut Value) {
+        (ask["kinds"], ask["labels"]) = (json!(["mail.*"]), json!(["gpu"]));
+    }
     with_worker(async |world| {
         let claim = |change: fn(&mut Value)| {
             let mut ask = json!({ "worker": "w", "kinds": ["mail"], "claim_id": "1" });
@@ -357,11 +384,14 @@ fn malformed_requests_of_workers_are_refused() {
         };
         for (path, body, status, field) in [
             ("/claims", json!({}), 400, "worker"),
-            ("/claims", claim(|ask| ask["labels"] = json!([])), 400, "labels"),
+            ("/claims", claim(|ask| ask["label"] = json!("gpu")), 400, "label"),
             ("/claims", claim(|ask| ask["max"] = json!(0)), 422, "max"),
             ("/claims", claim(|ask| ask["max"] = json!(1_001)), 422, "max"),
             ("/claims", claim(|ask| ask["kinds"] = json!([])), 422, "kinds"),
             ("/claims", claim(|ask| ask["kinds"] = json!(["a\nb"])), 422, "kinds"),
+            ("/claims", claim(|ask| ask["labels"] = json!(["!spot"])), 422, "labels"),
+            ("/claims", claim(|ask| ask["labels"] = json!(["a@b"])), 422, "labels"),
+            ("/claims", claim(prefix_with_labels), 422, "labels"),
             ("/claims", claim(|ask| ask["wait_ms"] = json!(60_001)), 422, "wait_ms"),
             ("/claims", claim(|ask| ask["claim_id"] = json!("")), 422, "claim_id"),
             ("/claims", claim(|ask| ask["worker"] = json!("w".repeat(201))), 422, "worker"),

@@ -119,7 +119,7 @@ codes! {
     SkippedKey "skipped-key";
     /// It was skipped: a calendar excludes it.
     SkippedCalendar "skipped-calendar";
-    /// It was cancelled by an operator before it ran.
+    /// An operator left it out, or cancelled it before it ran.
     SkippedOperator "skipped-operator";
     /// It was to run after another job, and too many triggers waited already.
     MissedFull "missed-full";

@@ -181,7 +181,7 @@ fn of_range(facts: &Facts, at: Time, entry: &HistoryEntry) -> Why {
     let time = shown(at);
     let passed = entry.ended_at.or(drawn(entry));
     let passed_at = passed.map(shown).unwrap_or_default();
-    let author = entry.output.as_deref().map(|by| format!(" {}", one_line(by)));
+    let author = entry.operator_note().map(|by| format!(" {}", one_line(by)));
     let author = author.unwrap_or_default();
     let (code, text, remedy) = match entry.reason {
         Some(NotRunReason::Operator) if entry.outcome == Outcome::Succeeded => (
@@ -214,7 +214,10 @@ fn of_range(facts: &Facts, at: Time, entry: &HistoryEntry) -> Why {
         }
         Some(NotRunReason::Operator) => (
             WhyCode::SkippedOperator,
-            format!("{time} was cancelled by an operator at {passed_at}, before it ran{author}"),
+            format!(
+                "{time} was {} by an operator at {passed_at}, before it ran{author}",
+                entry.outcome.word()
+            ),
             None,
         ),
         Some(NotRunReason::Deleted) => {

@@ -5,6 +5,7 @@ use crate::support::{Lab, at, ms, secs};
 use allora_core::{
     ErrorKind, HistoryQuery, Occurrence, Retry, StoredSchedule,
     backend::{Author, NotRunReason, Outcome},
+    stored::WhyCode,
 };
 
 #[test]
@@ -50,6 +51,10 @@ fn what_an_operator_skips_has_the_note() {
     lab.sim.block_on(client.skip_next("job", 2)).unwrap();
     let query = HistoryQuery::new(10).name("job");
     let entries = lab.sim.block_on(client.history(query)).unwrap();
-    assert_eq!(entries[0].output.as_deref(), Some("by ann: the mail server moves"));
-    assert_eq!(entries[0].reason, Some(NotRunReason::Operator));
+    assert_eq!(entries[0].operator_note(), Some("by ann: the mail server moves"));
+    assert_eq!(entries[0].outcome, Outcome::Skipped);
+    let why = lab.sim.block_on(client.why("job", Some(at(120.0)))).unwrap();
+    assert_eq!(why.code, WhyCode::SkippedOperator);
+    assert!(why.sentence.contains("was skipped by an operator"), "{}", why.sentence);
+    assert!(why.sentence.ends_with("by ann: the mail server moves"), "{}", why.sentence);
 }
