@@ -298,6 +298,7 @@ macro_rules! __cases {
                 the_newest_come_first_page_by_page: [History];
                 pages_are_whole_where_many_jobs_have_equal_fences: [History];
                 a_query_has_whole_pages_of_what_it_asks_for: [History];
+                the_history_of_an_owner_is_that_of_its_schedules: [Queries, History];
                 an_entry_has_the_times_of_its_run: [History];
                 an_ended_lease_has_an_entry_with_its_times: [History, Expiry];
                 of_the_attempts_of_an_occurrence_only_the_last_is_final: [History];
