@@ -289,8 +289,8 @@ pub(super) async fn the_history_of_an_owner_is_that_of_its_schedules(w: &Cluster
     for (name, definition) in owned.chain([("a", "every 1m; owner sales"), ("b", "every 1m")]) {
         let new = NewSchedule::new("mail", definition, Some(t(60).into()));
         fine(w.node().add_one(t(0), name, new).await);
-        let run = won(w.node().lease(t(60), name, 1).await);
-        w.node().end(t(61), name, run.fence, ran(t(120))).await;
+        let run = won(w.node().lease(t(61), name, 1).await);
+        w.node().end(t(62), name, run.fence, ran(t(120))).await;
     }
     let names = async |query| -> Vec<String> {
         let mut entries = fine(w.node().history().entries(query).await);

@@ -337,6 +337,13 @@ impl HistoryEntry {
         }
     }
 
+    /// `true` if an operator has [marked](crate::Schedules::mark_succeeded) the occurrence as succeeded: no run
+    /// of it has.
+    pub fn is_mark(&self) -> bool {
+        let is_operators = self.attempt == 0 && self.reason == Some(NotRunReason::Operator);
+        is_operators && self.outcome == Outcome::Succeeded
+    }
+
     /// The text of an operator about an occurrence that was skipped or marked as succeeded, with the name of
     /// its author: `by ann: sent by hand`. `None` for any other entry, and if the author was not given.
     pub fn operator_note(&self) -> Option<&str> {
