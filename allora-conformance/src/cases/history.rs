@@ -283,33 +283,6 @@ pub(super) async fn a_query_has_whole_pages_of_what_it_asks_for(w: &Cluster) {
     }
 }
 
-pub(super) async fn the_history_of_an_owner_is_that_of_its_schedules(w: &Cluster) {
-    let many: Vec<String> = (10..30).map(|i| format!("many/{i}")).collect();
-    let owned = many.iter().map(|name| (name.as_str(), "every 1m; owner sale"));
-    for (name, definition) in owned.chain([("a", "every 1m; owner sales"), ("b", "every 1m")]) {
-        let new = NewSchedule::new("mail", definition, Some(t(60).into()));
-        fine(w.node().add_one(t(0), name, new).await);
-        let run = won(w.node().lease(t(61), name, 1).await);
-        w.node().end(t(62), name, run.fence, ran(t(120))).await;
-    }
-    let names = async |query| -> Vec<String> {
-        let mut entries = fine(w.node().history().entries(query).await);
-        entries.sort_by(|one, other| one.name.cmp(&other.name));
-        entries.into_iter().map(|entry| entry.name).collect()
-    };
-    let query = HistoryQuery::new(99);
-    assert_eq!(names(query.owner("sales")).await, ["a"]);
-    assert_eq!(names(query.owner("sale")).await, many);
-    assert_eq!(names(query.owner("sale").prefix("many/2")).await, many[10..]);
-    assert_eq!(names(query.owner("sale").name("many/11")).await, ["many/11"]);
-    assert_eq!(names(HistoryQuery::new(3).owner("sale")).await.len(), 3);
-    for nothing in [query.owner("nobody"), query.owner("sales").name("b")] {
-        assert_eq!(names(nothing).await, [""; 0]);
-    }
-    w.node().delete(t(70), "a").await;
-    assert_eq!(names(query.owner("sales")).await, [""; 0], "it was deleted");
-}
-
 pub(super) async fn an_entry_has_the_times_of_its_run(w: &Cluster) {
     let new = NewSchedule::new("mail", "every 1m", Some(next(60, 65)));
     let seen = fine(w.node().add_one(t(0), "job", new).await);

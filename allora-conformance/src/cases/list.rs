@@ -163,6 +163,7 @@ macro_rules! __cases {
             flags {
                 a_job_is_found_by_the_flags_of_its_state: [Queries];
                 kind_owner_and_tags_are_found_until_an_edit_or_a_deletion: [Queries];
+                the_history_of_an_owner_is_that_of_its_schedules: [Queries, History];
                 flagged_jobs_come_page_by_page: [Queries];
                 what_runs_and_what_is_overdue_is_found: [Queries, Expiry];
                 numbers_agree_with_the_pages: [Queries];
@@ -298,7 +299,6 @@ macro_rules! __cases {
                 the_newest_come_first_page_by_page: [History];
                 pages_are_whole_where_many_jobs_have_equal_fences: [History];
                 a_query_has_whole_pages_of_what_it_asks_for: [History];
-                the_history_of_an_owner_is_that_of_its_schedules: [Queries, History];
                 an_entry_has_the_times_of_its_run: [History];
                 an_ended_lease_has_an_entry_with_its_times: [History, Expiry];
                 of_the_attempts_of_an_occurrence_only_the_last_is_final: [History];

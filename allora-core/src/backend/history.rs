@@ -37,7 +37,7 @@ use std::{cmp::Reverse, fmt, str::FromStr, time::Duration};
 ///    A query leaves out what it does not ask for, by time, outcome, kind and prefix, and its pages are
 ///    whole nevertheless. Case: `history::a_query_has_whole_pages_of_what_it_asks_for`.
 ///    That of an owner has the entries of the schedules that it has now. Case:
-///    `history::the_history_of_an_owner_is_that_of_its_schedules`.
+///    `flags::the_history_of_an_owner_is_that_of_its_schedules`.
 /// 5. *An entry has the times of its run*: when it was due, when it started, when it ended. Cases:
 ///    `history::an_entry_has_the_times_of_its_run`,
 ///    `history::an_ended_lease_has_an_entry_with_its_times`.
