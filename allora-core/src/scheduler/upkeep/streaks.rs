@@ -4,7 +4,7 @@
 //! its node dies before it has told them, the first of the live nodes does so: twice is better than never.
 
 use crate::{
-    backend::{Flag, Operation, Page, Reply, StreakChange, StreakReport, TimeSource},
+    backend::{Flag, JobState, Operation, Page, Reply, StreakChange, StreakReport, TimeSource},
     condition::{ActiveCondition, Code, Condition},
     error::Result,
     event::Event,
@@ -56,13 +56,24 @@ impl Streaks {
                     told.is_some_and(|at| (one.last_seen..=until).contains(&at))
                 };
                 if dead.iter().any(may_be_untold) {
-                    node.report_streaks(StreakReport::of(&state));
+                    node.report_streaks(last_report(&state));
                 }
             }
         }
-        self.dead = fleet.nodes.iter().filter(|one| one.is_dead()).map(|one| one.node.clone()).collect();
+        self.dead =
+            fleet.nodes.iter().filter(|one| one.is_dead()).map(|one| one.node.clone()).collect();
         Ok(())
     }
+}
+
+/// The last change that people were told of; `None` if nothing fails, or they were not told.
+fn last_report(state: &JobState) -> Option<StreakReport> {
+    let streak = state.streak.as_ref().filter(|streak| streak.failures > 0)?;
+    let alerted_at = streak.alerted_at?;
+    let scheduled_at = state.last_started.unwrap_or(alerted_at);
+    let until = state.paused.as_ref().and_then(|pause| pause.until);
+    let change = StreakChange::of(streak, state.paused.is_some(), until);
+    Some(StreakReport::new(&state.name, &state.kind, scheduled_at, (streak.failures, change)))
 }
 
 /// Reads the jobs again about which this node has such a condition.
@@ -77,7 +88,7 @@ async fn check(node: &Node) -> Result {
         let operations: Vec<_> = names.iter().map(|name| Operation::read(name)).collect();
         for (name, reply) in names.iter().zip(send(node, &operations).await?.replies) {
             let report = match reply? {
-                Reply::State(state) => StreakReport::of(&state),
+                Reply::State(state) => last_report(&state),
                 _ => None,
             };
             node.show_streak(name, report.as_ref());
