@@ -105,8 +105,8 @@ fn answer<T>(done: sqlx::Result<T>, reply: oneshot::Sender<sqlx::Result<T>>) -> 
     is_failed
 }
 
-/// `true` if the failure has undone its statement alone: on MySQL, another transaction was faster to
-/// create a job of this name.
+/// `true` if the failure has undone its statement alone: on MySQL, another transaction has already created a
+/// job with this name.
 #[cfg(feature = "mysql")]
 fn is_undone(error: &sqlx::Error) -> bool {
     crate::driver::mysql::number(error) == Some(1062)
