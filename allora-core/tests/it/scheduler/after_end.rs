@@ -1,7 +1,6 @@
 //! Jobs that run some time after the end of the run before.
 
-use super::chains::DiesAt;
-use crate::support::{Lab, Member, Seat, at, ms, secs};
+use crate::support::{DiesAt, Lab, Member, Seat, at, ms, secs};
 use allora_conformance::faults::Wrapped;
 use allora_core::{Backend, Schedules, StoredSchedule, after_end, backend::Action};
 use std::sync::{
