@@ -148,14 +148,14 @@ mod tests {
     #[test]
     fn a_delay_that_cannot_be_is_refused_with_what_to_write() {
         for (text, column, remedy) in [
-            ("@after_end", 11, "write @after_end 10m"),
-            ("@after_end -10m", 12, "write a delay after it, such as 10m"),
-            ("@after_end 0s", 12, ""),
-            ("@after_end 101y", 12, ""),
-            ("@after_end 99999999h", 12, "write a shorter delay"),
+            ("@after_end", 10, "write @after_end 10m"),
+            ("@after_end -10m", 11, "write a delay after it, such as 10m"),
+            ("@after_end 0s", 11, ""),
+            ("@after_end 101y", 11, ""),
+            ("@after_end 99999999h", 11, "write a shorter delay"),
             (
                 "@after_end 10m 5s",
-                16,
+                15,
                 "write the delay as one word, such as 1h30m, and nothing after it",
             ),
         ] {

@@ -93,7 +93,7 @@ fn what_looks_like_a_start_and_is_none_is_no_command() {
         ("@schedule every friday true", 11, "no quote follows `@schedule`"),
         ("@schedule", 10, "no quote follows `@schedule`"),
         ("@schedule \"every friday true", 11, "does not end with it"),
-        ("@schedule \"@daily\"true", 19, "no blank follows the quotes"),
+        ("@schedule \"@daily\"true", 18, "no blank follows the quotes"),
         ("@schedule \"\" true", 12, "there is nothing in the quotes"),
         ("@schedule \"every day at 25:00\" true", 25, "is not a time of day"),
         ("@schedule \"@daily; except calendar:it\" true", 18, "write its dates"),
