@@ -171,7 +171,8 @@ impl Walk {
             let value = output.filter(|_| i % 2 == 0).map(|_| "[1]");
             let checkpoint = (self.random.below(4) == 0).then_some(&b"\0\xff7"[..]);
             let operation = Operation::new(name, action).output(output).value(value);
-            let operation = operation.checkpoint(checkpoint);
+            let mut operation = operation.checkpoint(checkpoint);
+            operation.works_on = self.random.below(4) == 0;
             operations.push(operation.by(author));
         }
         let batch = Batch::new(node, TimeSource::Fixed(self.now()), &operations);

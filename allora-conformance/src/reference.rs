@@ -116,6 +116,7 @@ impl ReferenceModel {
                         && query.kinds.contains(&&*record.kind)
                         && lease.fence >= record.incarnation
                         && !lease.cancel_requested
+                        && !lease.completed
                 };
                 record.leases.iter().filter(is_it).map(|lease| {
                     let Lease { occurrence, fence, until, .. } = lease.clone();

@@ -240,8 +240,8 @@ pub enum Event {
         fence: i64,
     },
     /// The code of a run has completed it in a transaction of its own
-    /// ([`Run::complete`](crate::Run::complete)), and then failed, panicked, or worked on until its
-    /// future was dropped. The occurrence has succeeded. Let the job return right after the commit.
+    /// ([`Run::complete`](crate::Run::complete)), and then failed, panicked, or was dropped. The occurrence
+    /// has succeeded. Have the code handle what can fail after the commit.
     AfterCompletion {
         /// The job.
         name: Arc<str>,
@@ -398,7 +398,9 @@ impl Event {
                 "correct the cause; then trigger the job, which resumes it if the run succeeds, or resume it"
             }
             Event::FailureStreak { change: StreakChange::Failing, .. } => "correct the cause",
-            Event::AfterCompletion { .. } => "let the job return right after the commit",
+            Event::AfterCompletion { .. } => {
+                "handle what can fail after the commit, because the occurrence is not run again"
+            }
             Event::RunEnded { reason: Some(NotRunReason::Shutdown), .. } => {
                 "set a longer grace period, or have the job end when it is cancelled; trigger it if \
                  the occurrence is to run all the same"

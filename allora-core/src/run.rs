@@ -447,17 +447,19 @@ impl Run {
     }
 
     /// The operation that completes this run as succeeded. Backends use it to complete an
-    /// occurrence inside the job's own transaction. The scheduler sends the same completion later;
-    /// the store accepts the repetition.
+    /// occurrence inside the job's own transaction. The scheduler sends another completion when the job
+    /// returns, which only ends the lease.
     ///
-    /// Return right after the commit. With it the lease has ended: the next occurrence may start on any
-    /// node, and the scheduler, which learns of the commit when it next extends the lease, drops the
-    /// run's future after a third of the lease. An error or a panic after the commit changes the result
-    /// no more; it is reported by [`AfterCompletion`](crate::Event::AfterCompletion).
+    /// The result is final with the commit: if the node dies after that, nothing runs again. The job may
+    /// work on, and its lease is extended as before. The next occurrence waits until it has returned, or
+    /// until the lease has ended, unless the job has [`Overlap::Allow`](crate::Overlap::Allow). An error or
+    /// a panic after the commit changes the result no more; it is reported by
+    /// [`AfterCompletion`](crate::Event::AfterCompletion).
     pub fn complete(&self) -> Operation<'_> {
         self.control().completion_made.store(true, Ordering::Release);
         Operation::complete(self.name(), self.fence(), self.inner.then, Completion::Succeeded)
             .excluded(self.inner.excluded)
+            .works_on()
     }
 
     pub(crate) fn excluded(&self) -> Option<Excluded> {

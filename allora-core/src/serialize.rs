@@ -121,6 +121,7 @@ object!(Lease {
     },
     cancel_requested,
     replaced_by,
+    completed,
 });
 
 object!(Waiter { job, due_at, since, until });
@@ -404,6 +405,7 @@ mod tests {
                     "sharing": "exclusive",
                     "cancel_requested": false,
                     "replaced_by": null,
+                    "completed": false,
                 }],
                 "waiters": [],
                 "paused": { "since": "2026-01-01T00:00:00.001Z", "until": null, "note": "rest" },

@@ -227,9 +227,10 @@ impl HotWriter {
 }
 
 /// The lease that has its place in the hot record. That of a trigger has no room there, a node with a
-/// line feed would break it, and one whose run is to be cancelled is rare.
+/// line feed would break it, and one whose run is to be cancelled, or has completed itself, is rare.
 fn hot_lease(record: &Record) -> Option<&Lease> {
-    let first = record.leases.first().filter(|lease| !lease.cancel_requested);
+    let is_plain = |lease: &&Lease| !lease.cancel_requested && !lease.completed;
+    let first = record.leases.first().filter(is_plain);
     first.filter(|lease| lease.occurrence.trigger.is_none() && !lease.node.contains('\n'))
 }
 

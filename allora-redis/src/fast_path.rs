@@ -446,6 +446,7 @@ fn targets<'a>(operations: &[Operation<'a>]) -> Vec<Target<'a>> {
 
 fn is_fast(operation: &Operation<'_>) -> bool {
     operation.checkpoint.is_none()
+        && !operation.works_on
         && matches!(
             operation.action,
             Action::Claim(_) | Action::Extend { .. } | Action::Complete { .. }

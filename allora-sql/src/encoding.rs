@@ -215,10 +215,12 @@ fn kind(record: &Record) -> Value {
 }
 
 /// The lease that has columns. That of a trigger's run does not fit into them, and that of a run to be
-/// cancelled stays out of them, so that no single statement extends or completes it.
+/// cancelled, or that has completed itself, stays out of them, so that no single statement extends or
+/// completes it.
 fn inline(record: &Record) -> Option<&Lease> {
     let first = record.leases.first();
-    first.filter(|lease| lease.occurrence.trigger.is_none() && !lease.cancel_requested)
+    let is_plain = |lease: &&Lease| !lease.cancel_requested && !lease.completed;
+    first.filter(is_plain).filter(|lease| lease.occurrence.trigger.is_none())
 }
 
 /// The time at which the row is wanted: as work, or, of a tombstone, to be purged.

@@ -88,9 +88,8 @@ pub trait SqlxTransaction: pool::Sealed {
     /// completion are committed together or not at all: each occurrence takes effect exactly once.
     ///
     /// Call it last in the transaction: until the commit, other writers of this job's record wait.
-    /// Return right after the commit: the lease has ended with it, so the next occurrence may start,
-    /// and the run's future is dropped after a third of the lease ([`Run::complete`]). The scheduler
-    /// completes the run once more when the job returns; that is a repetition, and is accepted again.
+    /// With the commit the result is final. The job may work on after that, and its lease is extended as
+    /// before; the next occurrence waits until the job returns ([`Run::complete`]).
     /// The transaction must be of the store's database, and its session one that reads committed data
     /// (on MySQL, `READ COMMITTED`; on SQLite, `BEGIN IMMEDIATE`).
     ///

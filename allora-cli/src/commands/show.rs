@@ -160,7 +160,11 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
     for lease in &state.leases {
         let (at, until) = (shown(lease.occurrence.scheduled_at), shown(lease.until));
         let (node, attempt) = (&lease.node, lease.attempt);
-        let end = if lease.cancel_requested { ", being cancelled" } else { "" };
+        let end = match (lease.cancel_requested, lease.completed) {
+            (true, _) => ", being cancelled",
+            (false, true) => ", has succeeded and works on",
+            (false, false) => "",
+        };
         let text = format!("{at} on {node}, attempt {attempt}, leased until {until}{end}");
         lines.push(("running", text));
     }

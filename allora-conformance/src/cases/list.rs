@@ -105,6 +105,14 @@ macro_rules! __cases {
                 a_lease_ends_by_the_millisecond: [Expiry];
                 fences_grow_through_every_end_of_a_lease: [Expiry];
             }
+            works_on {
+                a_run_that_has_completed_itself_keeps_others_waiting_until_it_returns: [Expiry];
+                whatever_a_completed_run_returns_its_result_stays: [];
+                a_completed_run_whose_node_dies_is_over_with_its_lease: [Expiry];
+                runs_that_may_overlap_start_beside_a_completed_one: [];
+                a_completed_run_can_be_cancelled_and_its_job_deleted: [];
+                a_trigger_has_ended_while_its_completed_run_works_on: [];
+            }
             at_most_once {
                 a_lease_stays_while_the_run_is_active_and_the_cursor_moves_on: [Expiry];
                 shared_runs_overlap: [Expiry];

@@ -25,6 +25,7 @@ mod pauses;
 mod redefine;
 mod stored;
 mod triggers;
+mod works_on;
 
 use crate::{Capability, cluster::Cluster};
 use futures::future::LocalBoxFuture;

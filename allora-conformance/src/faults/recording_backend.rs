@@ -113,7 +113,7 @@ impl Recording {
                 let last = advance.not_run.last.timestamp_millis();
                 self.log.write(name, node, now.timestamp_millis(), What::Skip { first, last });
             }
-            (Action::Extend { fence, .. }, Reply::Extended(until)) => {
+            (Action::Extend { fence, .. }, Reply::Extended(until) | Reply::Completed(until)) => {
                 let (fence, until) = (*fence, until.timestamp_millis());
                 if self.occurrence_of(name, fence).is_some() {
                     self.log.write(name, node, sent, What::Extend { fence, until });

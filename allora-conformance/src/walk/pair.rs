@@ -71,7 +71,9 @@ impl Exactness {
                     claimed.until = Time::UNIX_EPOCH;
                 }
             }
-            Reply::Extended(until) | Reply::CancelRequested(until) if !self.lease_ends => {
+            Reply::Extended(until) | Reply::Completed(until) | Reply::CancelRequested(until)
+                if !self.lease_ends =>
+            {
                 *until = Time::UNIX_EPOCH;
             }
             Reply::State(state) => self.blank_state(state),

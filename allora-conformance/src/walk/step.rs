@@ -365,9 +365,14 @@ impl Walker {
             let moment = self.now.timestamp_millis();
             let left =
                 (moment % 4 == 0).then_some(if moment % 8 == 0 { &b"\0a"[..] } else { b"b" });
-            let store = Operation::new(name, planned.for_store()).checkpoint(left);
-            operations[0].push(store.by(author));
-            operations[1].push(Operation::new(name, action).checkpoint(left).by(author));
+            // So do some completions, after which the run works on.
+            let with = |action| {
+                let mut operation = Operation::new(name, action).checkpoint(left).by(author);
+                operation.works_on = moment % 3 == 0;
+                operation
+            };
+            operations[0].push(with(planned.for_store()));
+            operations[1].push(with(action));
         }
         let replies = self.both(node, [&operations[0], &operations[1]]).await?;
         for ((name, _), reply) in planned.iter().zip(replies) {

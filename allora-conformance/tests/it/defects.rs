@@ -235,6 +235,27 @@ impl Defect for CountsReleases {
     }
 }
 
+/// Ends the lease of a run that has completed itself and works on.
+pub(crate) struct EndsCompletedLeases;
+impl Defect for EndsCompletedLeases {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        step.record.iter_mut().for_each(|record| record.leases.retain(|lease| !lease.completed));
+        reply
+    }
+}
+
+/// Forgets that a run has completed itself.
+pub(crate) struct ForgetsCompletions;
+impl Defect for ForgetsCompletions {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        let leases = step.record.iter_mut().flat_map(|record| &mut record.leases);
+        leases.for_each(|lease| lease.completed = false);
+        reply
+    }
+}
+
 /// Keeps no checkpoint.
 pub(crate) struct ForgetsCheckpoints;
 impl Defect for ForgetsCheckpoints {

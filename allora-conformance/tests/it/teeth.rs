@@ -102,6 +102,8 @@ teeth! {
     loses_the_outbox: LosesTheOutbox;
     forgets_what_it_received: ForgetsWhatItReceived;
     counts_releases: CountsReleases;
+    ends_completed_leases: EndsCompletedLeases;
+    forgets_completions: ForgetsCompletions;
     forgets_checkpoints: ForgetsCheckpoints;
     keeps_late_checkpoints: KeepsLateCheckpoints;
     remembers_triggers_for_ever: RemembersTriggersForEver;

@@ -91,6 +91,7 @@ struct Running {
     attempt: u32,
     progress: String,
     is_being_cancelled: bool,
+    is_completed: bool,
 }
 
 /// The most jobs that are asked how long they usually take.
@@ -296,6 +297,7 @@ fn running(overview: &Overview, usual: &Usual, context: &Context) -> Vec<Running
                 attempt: lease.attempt,
                 progress: progress(&overview.nodes, &job.name, lease.fence),
                 is_being_cancelled: lease.cancel_requested,
+                is_completed: lease.completed,
             });
         }
     }

@@ -356,8 +356,8 @@ impl JobState {
     /// The active runs in the form of history entries, without an end. The history has a run from its
     /// end on.
     pub fn active_runs(&self) -> impl Iterator<Item = HistoryEntry> {
-        // One without a claim was cancelled while it waited.
-        let runs = self.leases.iter().filter(|lease| lease.claim_id != 0);
+        // One without a claim was cancelled while it waited, and one that was completed has its entry.
+        let runs = self.leases.iter().filter(|lease| lease.claim_id != 0 && !lease.completed);
         runs.map(|lease| HistoryEntry::running(&self.name, &self.kind, lease))
     }
 

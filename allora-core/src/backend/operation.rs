@@ -149,6 +149,11 @@ pub struct Operation<'a> {
     /// excludes, for the history. Default: none. The record does not have them, and no counter counts
     /// them.
     pub excluded: Option<Excluded>,
+    /// Of a completion as succeeded: the run works on, so its lease stays, [marked as
+    /// completed](super::Lease::completed). Its extensions go on, with the reply
+    /// [`Completed`](super::Reply::Completed), and another completion ends the lease and changes nothing
+    /// else. Default: `false`, and the lease ends.
+    pub works_on: bool,
     /// The author of a client's change, which is then [noted](crate::record::Change) with it. Default:
     /// none, and nothing is noted.
     pub author: Option<&'a Author>,
@@ -158,7 +163,16 @@ impl<'a> Operation<'a> {
     /// `action` on the record of `name`.
     pub fn new(name: &'a str, action: Action<'a>) -> Self {
         let (output, value, checkpoint) = (None, None, None);
-        Self { name, action, output, value, checkpoint, excluded: None, author: None }
+        Self {
+            name,
+            action,
+            output,
+            value,
+            checkpoint,
+            excluded: None,
+            works_on: false,
+            author: None,
+        }
     }
 
     /// Made by this author.
@@ -193,6 +207,13 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub fn excluded(mut self, excluded: Option<Excluded>) -> Self {
         self.excluded = excluded;
+        self
+    }
+
+    /// Of a run that works on after it.
+    #[must_use]
+    pub fn works_on(mut self) -> Self {
+        self.works_on = true;
         self
     }
 

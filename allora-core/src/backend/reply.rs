@@ -103,6 +103,8 @@ pub enum Reply {
     Claimed(Claimed),
     /// The lease lasts until this time.
     Extended(Time),
+    /// The same of a run that was [completed while it works on](super::Operation::works_on).
+    Completed(Time),
     /// The cancellation of the run was requested: its node ends and completes it. The lease lasts
     /// until this time, after an extension as after a retry or a release, which was not made.
     CancelRequested(Time),
@@ -224,7 +226,9 @@ impl Reply {
     /// The new end of an extended lease.
     pub fn extended(&self) -> Option<Time> {
         match self {
-            Reply::Extended(until) | Reply::CancelRequested(until) => Some(*until),
+            Reply::Extended(until) | Reply::Completed(until) | Reply::CancelRequested(until) => {
+                Some(*until)
+            }
             _ => None,
         }
     }

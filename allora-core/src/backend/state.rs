@@ -150,6 +150,10 @@ pub struct Lease {
     /// The scheduled time of the occurrence because of which it was requested; `None` if an operator
     /// requested it.
     pub replaced_by: Option<Time>,
+    /// Its run was [completed while it works on](super::Operation::works_on): the result is final, and
+    /// nothing becomes of the run when the lease ends. Until then an exclusive run keeps others waiting.
+    /// Default: `false`.
+    pub completed: bool,
 }
 
 impl Lease {
@@ -177,6 +181,7 @@ impl Lease {
             sharing: Sharing::Exclusive,
             cancel_requested: false,
             replaced_by: None,
+            completed: false,
         }
     }
 

@@ -158,6 +158,7 @@ impl Planner {
             },
             // Read the current state. No other request of the planner has one of these replies.
             Reply::Extended(_)
+            | Reply::Completed(_)
             | Reply::CancelRequested(_)
             | Reply::Accepted
             | Reply::LeaseLost

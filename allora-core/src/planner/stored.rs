@@ -94,7 +94,7 @@ impl Planner {
     /// Applies the end of a run whose schedule has no slot any more.
     pub(super) fn on_unplaced_update(&mut self, run: &RunUpdate) {
         match (&run.reply, run.completed) {
-            (Reply::Extended(_) | Reply::CancelRequested(_), _)
+            (Reply::Extended(_) | Reply::Completed(_) | Reply::CancelRequested(_), _)
             | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
             // A query has claimed it, and claims its next occurrence, too.
             (Reply::Accepted, Some(Cursor::To(Some(next))))

@@ -31,7 +31,7 @@ pub(super) fn claim(
     context: OpContext<'_>,
     history: &mut HistoryBuffer,
 ) -> Option<Claimed> {
-    let is_it = |lease: &&Lease| lease.claim_id == claim.claim_id && !record.is_former(lease);
+    let is_it = |lease: &&Lease| lease.claim_id == claim.claim_id && !record.is_recorded(lease);
     if let Some(lease) = record.leases.iter().find(is_it) {
         return Some(record.claimed(lease));
     }
@@ -99,7 +99,7 @@ impl Record {
     }
 
     pub(crate) fn is_claim(&self, lease: &Lease, claim_id: u128) -> bool {
-        lease.claim_id == claim_id && !self.is_former(lease) && !lease.cancel_requested
+        lease.claim_id == claim_id && !self.is_recorded(lease) && !lease.cancel_requested
     }
 
     pub(crate) fn claimed(&self, lease: &Lease) -> Claimed {
@@ -198,6 +198,7 @@ impl Record {
             },
             cancel_requested: false,
             replaced_by: None,
+            completed: false,
         };
         let claimed = self.claimed(&lease);
         self.leases.push(lease);
@@ -318,7 +319,7 @@ impl Record {
         let ended: Vec<Lease> = self.leases.extract_if(.., has_ended).collect();
         for lease in ended {
             self.lose(&lease, name, now, history);
-            if lease.sharing == Sharing::Shared && !lease.cancel_requested {
+            if lease.sharing == Sharing::Shared && !lease.cancel_requested && !lease.completed {
                 self.lost.push(lease);
             }
         }
@@ -327,7 +328,8 @@ impl Record {
         self.lost.drain(..excess);
     }
 
-    /// Records that a run without an end is over. That of a deleted job has its entry already.
+    /// Records that a run without an end is over. One that was completed, and that of a deleted job, has
+    /// its entry already.
     pub(super) fn lose(
         &mut self,
         lease: &Lease,
@@ -335,8 +337,8 @@ impl Record {
         now: Time,
         history: &mut HistoryBuffer,
     ) {
-        if self.is_former(lease) {
-            return;
+        if self.is_recorded(lease) {
+            return self.has_returned(name, lease, history);
         }
         let (counter, outcome) = match lease.cancel_requested {
             true => (&mut self.counters.cancelled, Outcome::Cancelled),

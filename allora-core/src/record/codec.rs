@@ -162,6 +162,8 @@ struct WireLease<'a> {
     cancel_requested: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replaced_by: Option<i64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    completed: bool,
 }
 
 /// The result when the lease ends. `Shared`: lost, and other runs may be active beside this one.
@@ -380,6 +382,7 @@ impl<'a> From<&'a Lease> for WireLease<'a> {
             },
             cancel_requested: lease.cancel_requested,
             replaced_by: lease.replaced_by.map(ms),
+            completed: lease.completed,
         }
     }
 }
@@ -405,6 +408,7 @@ impl WireLease<'_> {
             },
             cancel_requested: self.cancel_requested,
             replaced_by: self.replaced_by.map(time).transpose()?,
+            completed: self.completed,
         })
     }
 }
@@ -608,8 +612,10 @@ mod tests {
             sharing: Sharing::Exclusive,
             cancel_requested: true,
             replaced_by: Some(at(9)),
+            completed: false,
         };
-        let lost = Lease { on_expiry: OnExpiry::Lost, occurrence: run.clone(), ..lease.clone() };
+        let (on_expiry, completed) = (OnExpiry::Lost, true);
+        let lost = Lease { on_expiry, completed, occurrence: run.clone(), ..lease.clone() };
         Record {
             kind: "mail".into(),
             definition: "ev\0ery 🧾".into(),

@@ -3,6 +3,11 @@
 //! A released occurrence keeps its own due time: due from now on, it would wait behind all that is
 //! being caught up. A run that shares its job with others may end after it was recorded as lost, and
 //! its end replaces the loss.
+//!
+//! A run that completes itself and works on is a state of its own: all of its end is recorded, and its lease
+//! stays, marked as completed. It is lost on expiry from then on, so that an exclusive claim waits for its
+//! end, but nothing becomes of it: an extension prolongs it, any end removes it, and if none comes, it is
+//! reaped without a trace.
 
 use super::{
     Accepted, EndedBy, Head, HistoryBuffer, MAX_DEAD, OpContext, PendingRetry, Record, claim,
@@ -26,7 +31,7 @@ pub(super) fn end(
     history: &mut HistoryBuffer,
 ) -> Reply {
     if let (Action::Complete { then, .. }, Some(run)) = (&operation.action, record.run(fence))
-        && !record.is_former(run)
+        && !record.is_recorded(run)
         && !record.may_move(&run.occurrence, *then)
     {
         return Reply::Invalid;
@@ -50,14 +55,26 @@ pub(super) fn end(
             lease.until = lease.until.max(whole_millis(saturating_add(context.now, *duration)));
             return match lease.cancel_requested {
                 true => Reply::CancelRequested(lease.until),
+                false if lease.completed => Reply::Completed(lease.until),
                 false => Reply::Extended(lease.until),
             };
         }
-        // It was recorded as cancelled when its job was deleted.
-        Action::Complete { .. } if record.is_former(&record.leases[i]) => {
-            record.leases.remove(i);
+        // A repetition of the completion after which it works on.
+        Action::Complete { .. } if operation.works_on && record.leases[i].completed => {
+            return Reply::Accepted;
+        }
+        // It has its end: it was recorded as cancelled when its job was deleted, or has completed itself.
+        Action::Complete { .. } if record.is_recorded(&record.leases[i]) => {
+            let lease = record.leases.remove(i);
+            record.has_returned(operation.name, &lease, history);
             record.ended = accepted_end(&operation.action, fence);
             return Reply::Accepted;
+        }
+        // Whatever it returned comes too late.
+        _ if record.leases[i].completed => {
+            let lease = record.leases.remove(i);
+            record.has_returned(operation.name, &lease, history);
+            return Reply::LeaseLost;
         }
         Action::Complete { completion, .. } => record.count(*completion),
         // Only a completion has the cursor's move.
@@ -76,6 +93,10 @@ pub(super) fn end(
         _ => Outcome::Released,
     };
     let lease = record.leases.remove(i);
+    if operation.works_on && outcome == Outcome::Succeeded {
+        let (on_expiry, completed) = (OnExpiry::Lost, true);
+        record.leases.insert(i, Lease { on_expiry, completed, ..lease.clone() });
+    }
     record.ended = accepted_end(&operation.action, fence);
     // Nobody has requested it: its node was stopped.
     let reason = (outcome == Outcome::Cancelled)
@@ -93,6 +114,8 @@ pub(super) fn end(
         false => history.push(entry),
     }
     match &outcome {
+        // It is ended with the lease: nobody hears what a transaction of the run's own reports.
+        Outcome::Succeeded if operation.works_on => {}
         Outcome::Succeeded => record.end_streak(operation.name, &lease.occurrence, history),
         Outcome::Failed(error) | Outcome::Dead(error) => {
             record.count_failure(operation.name, &lease.occurrence, error, context.now, history);
@@ -233,6 +256,13 @@ fn accepted_end(action: &Action<'_>, fence: i64) -> Option<Accepted> {
 }
 
 impl Record {
+    /// The lease of a run whose end is recorded is over.
+    pub(super) fn has_returned(&mut self, name: &str, lease: &Lease, history: &mut HistoryBuffer) {
+        if lease.completed && !self.is_former(lease) {
+            self.end_streak(name, &lease.occurrence, history);
+        }
+    }
+
     /// `true` if the completion of this occurrence may move the cursor to `then`: forward, and away
     /// from an occurrence that was started and would never be offered again.
     fn may_move(&self, occurrence: &Occurrence, then: Cursor) -> bool {

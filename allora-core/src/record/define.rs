@@ -131,7 +131,7 @@ pub(super) fn delete(
     record.reap(name, context.now, history);
     let now = context.now;
     let mut leases = std::mem::take(&mut record.leases);
-    for lease in leases.iter().filter(|lease| !record.is_former(lease)) {
+    for lease in leases.iter().filter(|lease| !record.is_recorded(lease)) {
         let reason = Some(NotRunReason::Deleted);
         let run = || entry(lease, name, &record.kind, now, Outcome::Cancelled);
         history.push(|| HistoryEntry { reason, ..run() });

@@ -108,6 +108,7 @@ impl Record {
             sharing: Sharing::Shared,
             cancel_requested: false,
             replaced_by: None,
+            completed: false,
         };
         let claimed = self.claimed(&lease);
         self.leases.push(lease);

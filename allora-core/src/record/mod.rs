@@ -392,6 +392,12 @@ impl Record {
         lease.fence < self.incarnation
     }
 
+    /// True for the lease of a run whose end is recorded: it was completed and works on, or its job was
+    /// deleted. It only keeps exclusive runs waiting.
+    fn is_recorded(&self, lease: &Lease) -> bool {
+        lease.completed || self.is_former(lease)
+    }
+
     /// `true` unless it was deleted.
     pub fn is_live(&self) -> bool {
         self.deleted_at.is_none()

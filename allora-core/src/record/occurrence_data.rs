@@ -33,9 +33,10 @@ impl Record {
 
     /// Keeps the checkpoint of the run with this lease in place of the one before.
     pub(super) fn keep_checkpoint(&mut self, lease: usize, checkpoint: &[u8]) {
-        // The occurrence of a former job may have the name and time of another one here.
+        // The occurrence of a former job may have the name and time of another one here, and one that was
+        // completed has no other attempt.
         let lease: &Lease = &self.leases[lease];
-        if checkpoint.len() > MAX_CHECKPOINT || self.is_former(lease) {
+        if checkpoint.len() > MAX_CHECKPOINT || self.is_recorded(lease) {
             return;
         }
         let is_it = |one: &mut OccurrenceData| one.occurrence == lease.occurrence;

@@ -142,6 +142,7 @@ impl Record {
                     sharing: Sharing::Exclusive,
                     cancel_requested: true,
                     replaced_by: None,
+                    completed: false,
                 });
                 continue;
             }

@@ -162,7 +162,8 @@ impl Record {
     /// The occurrences that wait to be retried, run, or may still run.
     pub(super) fn started(&self) -> impl Iterator<Item = &Occurrence> {
         let retries = self.retries.iter().map(|retry| &retry.occurrence);
-        retries.chain(self.leases.iter().chain(&self.lost).map(|lease| &lease.occurrence))
+        let runs = self.leases.iter().chain(&self.lost).filter(|lease| !lease.completed);
+        retries.chain(runs.map(|lease| &lease.occurrence))
     }
 }
 

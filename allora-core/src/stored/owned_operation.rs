@@ -57,6 +57,7 @@ impl OwnedOperation {
             value: None,
             checkpoint,
             excluded: None,
+            works_on: false,
         } = operation
         else {
             return None;

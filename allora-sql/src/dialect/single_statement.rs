@@ -408,7 +408,7 @@ impl SimpleCompletion {
             },
             _ => return None,
         };
-        if operation.checkpoint.is_some() {
+        if operation.checkpoint.is_some() || operation.works_on {
             return None;
         }
         Some(Self {

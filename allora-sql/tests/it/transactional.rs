@@ -1,7 +1,7 @@
 //! A job's effects and its finish, committed together or not at all.
 
 use crate::{
-    calls::{change, get, send},
+    calls::{STORE, change, get, send},
     connect::run,
     stores::{Place, on_every_database},
 };
@@ -21,6 +21,8 @@ on_every_database! {
     effect_and_completion_are_committed_together
     a_completion_that_was_rolled_back_did_not_happen
     a_zombie_is_refused
+    a_run_that_has_completed_itself_works_on_and_the_next_one_waits
+    a_node_that_dies_after_its_completion_leaves_nothing_but_a_lease
     a_schedule_is_created_with_the_applications_own_transaction
     raw_statements_complete_a_run
     a_raw_statement_creates_a_schedule_on_postgresql
@@ -113,12 +115,12 @@ async fn effect_and_completion_are_committed_together(place: Place) {
     let state = once(&place, async |store, run| {
         effect(&place, store, run, "COMMIT").await?;
         let state = get(store, run.name()).await?;
-        assert_eq!((state.leases.len(), state.counters.succeeded), (0, 1));
+        assert_eq!((state.leases[0].completed, state.counters.succeeded), (true, 1));
         Ok(())
     })
     .await;
     assert!(effects(&place).await);
-    // The scheduler finished it once more: a repetition.
+    // The scheduler finished it once more: that ended the lease, and nothing else.
     assert_eq!((state.counters.succeeded, state.counters.failed, state.leases.len()), (1, 0, 0));
 }
 
@@ -154,6 +156,55 @@ async fn a_zombie_is_refused(place: Place) {
     assert!(!effects(&place).await);
     // The scheduler's own finish is refused, too: the other node has it.
     assert_eq!((state.counters.succeeded, state.counters.expired, state.leases.len()), (0, 1, 1));
+}
+
+async fn a_run_that_has_completed_itself_works_on_and_the_next_one_waits(place: Place) {
+    prepared(&place).await;
+    let state = once(&place, async |store, run| {
+        effect(&place, store, run, "COMMIT").await?;
+        change(store, "job", Action::trigger("next"), STORE).await?;
+        // An extension finds the completion, and keeps the run and its lease.
+        let before = get(store, "job").await?.leases[0].until;
+        run.heartbeat().await?;
+        let state = get(store, "job").await?;
+        let [lease] = &state.leases[..] else { panic!("{state:?}") };
+        assert!(lease.completed && lease.until > before && !run.is_cancelled());
+        let head = state.head.clone().unwrap();
+        let claim = Claim::at_least_once(7, state.fence, head, Duration::from_secs(30));
+        let refused = send(store, "other", STORE, Operation::claim("job", claim)).await?;
+        assert!(matches!(refused, Reply::State(_)), "{refused:?}");
+        Ok(())
+    })
+    .await;
+    // The scheduler was stopped before it could begin the next one.
+    let next = state.head.unwrap();
+    assert_eq!((state.counters.succeeded, next.trigger.as_deref()), (1, Some("next")));
+    assert_eq!((state.counters.expired, state.counters.lost, state.leases.len()), (0, 0, 0));
+    assert!(effects(&place).await);
+}
+
+async fn a_node_that_dies_after_its_completion_leaves_nothing_but_a_lease(place: Place) {
+    prepared(&place).await;
+    let state = once(&place, async |store, run| {
+        effect(&place, store, run, "COMMIT").await?;
+        change(store, "job", Action::trigger("next"), STORE).await?;
+        // Another node, which sees no more of this one.
+        let state = get(store, "job").await?;
+        let (over, lease) = (state.leases[0].until, Duration::from_secs(30));
+        let head = state.head.unwrap();
+        let claim = || Claim::at_least_once(7, state.fence, head.clone(), lease);
+        let just_before = over - chrono::TimeDelta::milliseconds(1);
+        for (at, is_granted) in [(just_before, false), (over, true)] {
+            let claim = Operation::claim("job", claim());
+            let reply = send(store, "other", TimeSource::Fixed(at), claim).await?;
+            assert_eq!(matches!(reply, Reply::Claimed(_)), is_granted, "{reply:?}");
+        }
+        Ok(())
+    })
+    .await;
+    assert_eq!((state.counters.succeeded, state.counters.lost, state.counters.expired), (1, 0, 0));
+    assert_eq!(state.leases.iter().map(|lease| &*lease.node).collect::<Vec<_>>(), ["other"]);
+    assert!(effects(&place).await);
 }
 
 /// A transaction of the application's own, with one effect in it and a new schedule.
@@ -310,7 +361,7 @@ async fn raw_statements_complete_a_run(place: Place) {
         assert_eq!(get(store, run.name()).await?.leases.len(), 1);
         assert_eq!(raw(&place, run, &statement, "COMMIT").await, 1);
         let state = get(store, run.name()).await?;
-        assert_eq!((state.leases.len(), state.counters.succeeded), (0, 1));
+        assert_eq!((state.leases[0].completed, state.counters.succeeded), (true, 1));
         // A completed run is completed by a statement that changes nothing.
         assert!(store.completion(run).await?.then.is_empty());
         Ok(())

@@ -219,8 +219,9 @@ impl PendingUpdate {
         key_is_lost: bool,
         (sent, now): (Instant, Instant),
     ) -> Option<Effect<'_>> {
-        let is_kept =
-            matches!(reply, Reply::Extended(_) | Reply::CancelRequested(_) | Reply::Accepted);
+        let is_completed = matches!(reply, Reply::Completed(_));
+        let is_kept = is_completed
+            || matches!(reply, Reply::Extended(_) | Reply::CancelRequested(_) | Reply::Accepted);
         let active = shared.active.get_mut(self.id).filter(|active| active.run.is(&self.run))?;
         let (slot, placement) = (active.slot, active.placement());
         let window = active.settings.late_by_at_most();
@@ -230,9 +231,9 @@ impl PendingUpdate {
         }
         let (mut ended, mut is_extended, mut works_on) = (None, false, false);
         match (&self.result, &reply) {
-            // Its lease is gone: its code has completed it, or another node has the occurrence.
+            // Its code has completed it, or its lease is gone: another node has the occurrence.
             (Some(result), _) if self.is_doubtful => {
-                let overruled = (!is_kept).then(|| result.clone());
+                let overruled = (is_completed || !is_kept).then(|| result.clone());
                 match &reply {
                     Reply::CancelRequested(_) => active.result = Some(RunResult::Cancelled),
                     _ if overruled.is_some() => active.result = Some(RunResult::Succeeded),
@@ -253,7 +254,7 @@ impl PendingUpdate {
             (Some(_), _) => ended = shared.active.try_remove(self.id),
             // It has ended since, and its end has a reply of its own.
             (None, _) if active.result.is_some() => return None,
-            (None, Reply::Extended(_) | Reply::CancelRequested(_)) => {
+            (None, Reply::Extended(_) | Reply::Completed(_) | Reply::CancelRequested(_)) => {
                 if matches!(reply, Reply::CancelRequested(_)) {
                     active.cancelled_at.get_or_insert(now);
                     active.run.control().request_cancel();
@@ -443,7 +444,9 @@ fn take_in(
             node.emit(told_by_the_store(ended, effect.is_lost));
         }
         match (effect.reply, effect.ended) {
-            (Reply::Extended(_) | Reply::CancelRequested(_), _) if !effect.key_is_lost => {
+            (Reply::Extended(_) | Reply::Completed(_) | Reply::CancelRequested(_), _)
+                if !effect.key_is_lost =>
+            {
                 run.control().confirm();
             }
             (_, Some(ended)) => {

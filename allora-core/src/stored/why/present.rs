@@ -125,7 +125,15 @@ fn running(facts: &Facts, run: &Lease) -> Why {
         "it runs now: the occurrence of {at} on {}, attempt {}, since {since}",
         run.node, run.attempt
     );
-    if is_leased(state, run) || state.due_at.is_none() {
+    if run.completed {
+        text = format!(
+            "its run of {at} has succeeded on {}, where its code works on since it completed itself",
+            run.node
+        );
+        if run.sharing == Sharing::Exclusive {
+            text += "; the next occurrence waits until it returns";
+        }
+    } else if is_leased(state, run) || state.due_at.is_none() {
         text += "; its schedule continues when the run ends";
     }
     let progress = facts.progress(run.fence);
@@ -137,6 +145,7 @@ fn running(facts: &Facts, run: &Lease) -> Why {
         .with("node", run.node.as_str())
         .with("attempt", run.attempt)
         .with("since", run.started_at)
+        .with_some("outcome", run.completed.then_some("succeeded"))
         .with_some("progress", progress);
     why.remedy(format!("`allora cancel {}` ends the run", state.name))
 }
@@ -156,6 +165,8 @@ fn on_dead_node(facts: &Facts, run: &Lease) -> Why {
         (false, OnExpiry::Retry) => ("ended", "the next node that looks runs it again"),
         (false, OnExpiry::Lost) => ("ended", "the next node that looks records it as lost"),
     };
+    let then =
+        if run.completed { "nothing is left of it but that, since it had succeeded" } else { then };
     let text = format!(
         "the occurrence of {at}, attempt {}, was started at {started} on {}, which is dead or does not \
          reach the store; its lease {ends} at {}, and {then}",

@@ -3,8 +3,9 @@
 use super::{add, schedules};
 use crate::support::{Lab, Member, at, ms, secs};
 use allora_core::{
-    AlertRule, Breaker, Event, Scheduler, StoredSchedule,
-    backend::StreakChange,
+    AlertRule, Backend as _, BoxError, Breaker, Event, Run, Runtime as _, Scheduler,
+    StoredSchedule,
+    backend::{Batch, StreakChange, TimeSource},
     every, job,
     stored::{Gap, WhyCode},
 };
@@ -102,6 +103,31 @@ fn people_are_told_by_the_rule_of_the_job_whichever_nodes_have_run_it() {
     let mut told = [told(&one), told(&two)].concat();
     told.sort_unstable();
     assert_eq!(told, [(3, "failing"), (7, "failing"), (8, "over")]);
+}
+
+#[test]
+fn the_recovery_is_told_when_a_run_that_has_completed_itself_returns() {
+    let lab = Lab::new(5);
+    let member = lab.start(|seat, b| {
+        let (store, node) = (lab.store.clone(), seat.node.clone());
+        b.kind("t", async move |run: Run| -> Result<(), BoxError> {
+            if run.scheduled_at() < at(150.0) {
+                return Err("no route".into());
+            }
+            let operations = [run.complete()];
+            let batch = Batch::new(run.node(), TimeSource::Fixed(node.wall()), &operations);
+            store.reschedule(batch).await?;
+            node.sleep_until(node.now() + secs(40)).await;
+            Ok(())
+        })
+    });
+    add(&lab, minutely("sync").alert(AlertRule::after(2)));
+    lab.until(215.0);
+    assert_eq!(told(&member), [(2, "failing")]);
+    assert_eq!(lab.state("sync").counters.succeeded, 1);
+    lab.until(225.0);
+    assert_eq!(told(&member), [(2, "failing"), (2, "over")]);
+    assert_eq!(lab.state("sync").streak, None);
 }
 
 #[test]
