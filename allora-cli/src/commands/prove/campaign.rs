@@ -12,7 +12,7 @@ use crate::{
     store::{Store, StoreArgs, Tables},
 };
 use allora_conformance::{
-    faults::{FaultWorkload, Node, is_once, wall},
+    faults::{FaultWorkload, Node, wall},
     history::{Event, Summary, Violation, What},
 };
 use allora_core::backend::{HistoryEntry, HistoryQuery};
@@ -27,7 +27,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use tokio::time::sleep;
 
 /// The time of the first fault, and the longest and shortest time between two.
 const FIRST: Duration = Duration::from_secs(5);
@@ -108,7 +107,7 @@ impl<'a> Campaign<'a> {
         let mut progress = Progress::new("occurrences have run");
         let mut seen = Seen::default();
         while clock::monotonic() < begin + self.time {
-            sleep(Duration::from_millis(200)).await;
+            clock::pause(Duration::from_millis(200)).await;
             progress.more(seen.more(&self.workload)?);
             while let Ok(what) = marks.try_recv() {
                 self.marks.push(Mark::now(what));
@@ -268,7 +267,7 @@ impl<'a> Campaign<'a> {
                 self.stop().await?;
                 return Ok((all, violations));
             }
-            sleep(Duration::from_millis(500)).await;
+            clock::pause(Duration::from_millis(500)).await;
         }
     }
 
@@ -332,7 +331,7 @@ async fn entries(store: &Store, job: &str, end: Instant) -> Outcome<Vec<HistoryE
                 let error: allora_core::Error = error;
                 return Err(error.into());
             }
-            Err(_) => sleep(Duration::from_millis(500)).await,
+            Err(_) => clock::pause(Duration::from_millis(500)).await,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A worker of `allora prove`: a process of its own.
 
 use crate::{
+    clock,
     failure::{Failure, Outcome},
     session,
     store::{HistoryOptions, StoreArgs, Tables},
@@ -63,7 +64,7 @@ impl ProveNode {
             let store = loop {
                 match self.place.open(Tables::Keep, history).await {
                     Ok(store) => break store,
-                    Err(Failure::Unavailable(_)) => tokio::time::sleep(AGAIN).await,
+                    Err(Failure::Unavailable(_)) => clock::pause(AGAIN).await,
                     Err(failure) => return Err(failure),
                 }
             };
