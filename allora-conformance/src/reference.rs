@@ -3,7 +3,7 @@
 use allora_core::{
     Result, Time,
     backend::{
-        Applied, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, HistoryCursor,
+        Applied, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, Flag, HistoryCursor,
         HistoryEntry, HistoryLimits, HistoryQuery, HistoryTrim, JobState, Lease, Operation, Page,
         Reply,
     },
@@ -171,10 +171,16 @@ impl ReferenceModel {
 
     /// As [`History::entries`](allora_core::backend::History::entries).
     pub fn entries(&self, query: HistoryQuery<'_>) -> Vec<HistoryEntry> {
+        let has_owner = |entry: &HistoryEntry| {
+            query.owner.is_none_or(|owner| {
+                let mut of_job = self.live().filter(|(name, _)| *name == entry.name);
+                of_job.any(|(name, it)| Flag::Owner(owner).holds(&it.state(name), Time::UNIX_EPOCH))
+            })
+        };
         self.history
             .iter()
             .rev()
-            .filter(|(_, entry)| query.admits(entry))
+            .filter(|(_, entry)| query.admits(entry) && has_owner(entry))
             .take(query.limit)
             .map(|(_, entry)| entry.clone())
             .collect()

@@ -34,6 +34,8 @@ pub(crate) struct Wanted {
     pub(crate) prefix: String,
     /// `None`: of all kinds.
     pub(crate) kind: Option<String>,
+    /// The owner of the job now. Empty: whoever it is.
+    pub(crate) owner: String,
     pub(crate) from: Option<Time>,
     pub(crate) until: Option<Time>,
     pub(crate) before: Option<HistoryCursor>,
@@ -55,6 +57,7 @@ impl Wanted {
         query.name = Some(self.name.as_str()).filter(|name| !name.is_empty());
         (query.before, query.from, query.until) = (before, self.from, self.until);
         query.kind = self.kind.as_deref();
+        query.owner = Some(self.owner.as_str()).filter(|owner| !owner.is_empty());
         query.failures_only = self.outcome == "failures";
         query
     }

@@ -363,6 +363,32 @@ conditions! {
     over "job {job:?} is not overdue any more"
     remedy "look at the store and the capacity of the nodes; if both are sound, report a defect of allora";
 
+    /// So many occurrences of the job have failed in a row that people are told, by its
+    /// [`AlertRule`](crate::AlertRule). A node has the condition if it has ended the last of these runs, until
+    /// a run succeeds on any node: it reads the job again once a minute.
+    JobFailing[job] "job-failing" WARN false {
+        /// The job.
+        job: Arc<str>,
+        /// Their number.
+        failures: u32,
+    }
+    "job {job:?} fails: {failures} occurrences in a row"
+    over "job {job:?} has succeeded, or was resumed or deleted"
+    remedy "correct the cause; `allora why JOB` has the last error";
+
+    /// The job has paused itself, by its [`Breaker`](crate::Breaker). A node has the condition as that of a job
+    /// that fails.
+    JobPausedItself[job] "job-paused-itself" WARN false {
+        /// The job.
+        job: Arc<str>,
+        /// The number of occurrences that have failed in a row.
+        failures: u32,
+    }
+    "job {job:?} has paused itself: {failures} occurrences failed in a row"
+    over "job {job:?} has succeeded, or was resumed or deleted"
+    remedy "correct the cause; `allora trigger JOB` ends the pause if that run succeeds, `allora resume JOB` in \
+            any case";
+
     /// The store sends no notifications to this node. The poll finds what changes.
     NotificationsDown "notifications-down" WARN false {
         /// The error of the subscription, with its causes.

@@ -31,6 +31,9 @@ pub(crate) struct History {
     /// dead, lost, expired, missed, skipped, cancelled or released.
     #[arg(long, value_name = "OUTCOMES", value_delimiter = ',')]
     outcome: Vec<String>,
+    /// Only entries of stored schedules that have this owner now.
+    #[arg(long)]
+    owner: Option<String>,
     /// Only entries of this time and later: RFC 3339, seconds since 1970, or a time ago as 2h.
     #[arg(long, value_parser = since)]
     since: Option<Since>,
@@ -133,6 +136,7 @@ impl History {
         loop {
             let mut query = HistoryQuery::new(size);
             (query.name, query.before) = (name, before.as_ref());
+            query.owner = self.owner.as_deref();
             let page = entries(session, query).await?;
             let is_last = page.len() < size;
             before = page.last().map(HistoryEntry::cursor);

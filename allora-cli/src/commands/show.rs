@@ -14,7 +14,7 @@ use crate::{
     values::shown,
 };
 use allora_core::{
-    Time,
+    RunProgress, Time,
     backend::{JobState, Lease, Waiter},
     schedule::period_text,
 };
@@ -41,23 +41,29 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Outcome {
-        let (state, is_orphaned, key) = session::with(&self.place, async |session: Session| {
-            let state = session.schedules.get(&session.full_name(&self.name).await?).await?;
-            if state.kind.is_empty() && Declared::read(&session).await?.is_orphaned(&state) {
-                return Ok((without_next(state), true, None));
-            }
-            let key = match key_of(&state) {
-                Some(key) => record_of(&session, &key).await?,
-                None => None,
-            };
-            Ok((state, false, key))
-        })?;
+        let (state, is_orphaned, key, progress) =
+            session::with(&self.place, async |session: Session| {
+                let state = session.schedules.get(&session.full_name(&self.name).await?).await?;
+                if state.kind.is_empty() && Declared::read(&session).await?.is_orphaned(&state) {
+                    return Ok((without_next(state), true, None, Vec::new()));
+                }
+                let key = match key_of(&state) {
+                    Some(key) => record_of(&session, &key).await?,
+                    None => None,
+                };
+                let progress = match state.leases.is_empty() {
+                    true => Vec::new(),
+                    false => session.schedules.progress(&state.name).await?,
+                };
+                Ok((state, false, key, progress))
+            })?;
         let line = self.crontabs.line(&state.name)?;
         let mut out = io::stdout().lock();
         if self.json {
             let mut shown = state_json(&state, is_orphaned);
             shown["line"] = line.as_ref().map_or(Value::Null, line_json);
             shown["concurrency_key"] = json!(key);
+            shown["progress"] = json!(progress);
             writeln!(out, "{shown}")?;
             return Ok(());
         }
@@ -73,7 +79,7 @@ impl Show {
             None => Vec::new(),
         };
         let more = of_line.into_iter().chain(orphaned).chain(of_key);
-        for (name, value) in lines(&state).into_iter().chain(more) {
+        for (name, value) in lines(&state, &progress).into_iter().chain(more) {
             writeln!(out, "{name:<14}{}", on_one_line(&value))?;
         }
         Ok(out.flush()?)
@@ -129,7 +135,7 @@ fn key_lines(key: &JobState) -> Vec<(&'static str, String)> {
     key.leases.iter().map(holder).chain(key.waiters.iter().map(waiter)).collect()
 }
 
-fn lines(state: &JobState) -> Vec<(&'static str, String)> {
+fn lines(state: &JobState, progress: &[RunProgress]) -> Vec<(&'static str, String)> {
     let Described { schedule, in_words, zone, .. } = describe(state);
     let time = |at: Option<Time>| at.map_or_else(|| "never".into(), shown);
     let mut lines = vec![
@@ -167,6 +173,8 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
         };
         let text = format!("{at} on {node}, attempt {attempt}, leased until {until}{end}");
         lines.push(("running", text));
+        let run = progress.iter().find(|run| run.fence == lease.fence);
+        lines.extend(run.map(|run| ("progress", run.text.clone())));
     }
     if let Some(pause) = &state.paused {
         let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };

@@ -202,6 +202,8 @@ impl Page {
                 line += &format!("; {problem}");
             }
             lines.push(line);
+            let progress = node.progress.iter();
+            lines.extend(progress.map(|run| format!("    {}: {}", run.name, run.text)));
         }
         lines.extend(self.disagreements.iter().map(|line| format!("  nodes-differ: {line}")));
         lines.push(format!("store      {}", self.store));

@@ -288,6 +288,11 @@ fn one_command_changes_all_schedules_that_options_select() {
     let resumed = allora(&site, &["resume", "--tag", "gold"]);
     assert_eq!(resumed, "acme/mail\n1 job changed.\n");
     assert_eq!(json(&site, &["list", "--owner", "sales"]).len(), 1);
+    for name in ["acme/mail", "acme/report"] {
+        allora(&site, &["skip", name]);
+    }
+    let past = json(&site, &["history", "--owner", "sales"]);
+    assert_eq!((past.len(), &past[0]["name"]), (1, &"acme/mail".into()));
     assert!(allora(&site, &["show", "acme/mail"]).contains("tags eu,gold"));
     allora(&site, &["trigger", "--kind", "mail", "--id", "now"]);
     assert_eq!(json(&site, &["show", "beta/mail"])[0]["head"]["trigger"], "now");

@@ -4,7 +4,8 @@ use crate::cluster::*;
 use allora_core::{
     Time,
     backend::{
-        Action, Completion, Count, Cursor, Flag, JobState, NewSchedule, Page, Replan, TimeSource,
+        Action, Completion, Count, Cursor, Flag, HistoryQuery, JobState, NewSchedule, Page, Replan,
+        TimeSource,
     },
 };
 
@@ -112,6 +113,32 @@ pub(super) async fn kind_owner_and_tags_are_found_until_an_edit_or_a_deletion(w:
     assert_eq!(flagged(w, t(4), Flag::Tag("eu")).await, none);
     add(w, "a", "fax", "every 1h; tags eu").await;
     assert_eq!(flagged(w, t(5), Flag::Tag("eu")).await, ["a"], "it was created again");
+}
+
+pub(super) async fn the_history_of_an_owner_is_that_of_its_schedules(w: &Cluster) {
+    let many: Vec<String> = (10..30).map(|i| format!("many/{i}")).collect();
+    let owned = many.iter().map(|name| (name.as_str(), "every 1m; owner sale"));
+    for (name, definition) in owned.chain([("a", "every 1m; owner sales"), ("b", "every 1m")]) {
+        add(w, name, "mail", definition).await;
+        let run = won(w.node().lease(t(61), name, 1).await);
+        w.node().end(t(62), name, run.fence, ran(t(120))).await;
+    }
+    let names = async |query| -> Vec<String> {
+        let mut entries = fine(w.node().history().entries(query).await);
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        entries.into_iter().map(|entry| entry.name).collect()
+    };
+    let query = HistoryQuery::new(99);
+    assert_eq!(names(query.owner("sales")).await, ["a"]);
+    assert_eq!(names(query.owner("sale")).await, many);
+    assert_eq!(names(query.owner("sale").prefix("many/2")).await, many[10..]);
+    assert_eq!(names(query.owner("sale").name("many/11")).await, ["many/11"]);
+    assert_eq!(names(HistoryQuery::new(3).owner("sale")).await.len(), 3);
+    for nothing in [query.owner("nobody"), query.owner("sales").name("b")] {
+        assert_eq!(names(nothing).await, [""; 0]);
+    }
+    w.node().delete(t(70), "a").await;
+    assert_eq!(names(query.owner("sales")).await, [""; 0], "it was deleted");
 }
 
 pub(super) async fn flagged_jobs_come_page_by_page(w: &Cluster) {

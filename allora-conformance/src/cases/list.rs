@@ -171,6 +171,7 @@ macro_rules! __cases {
             flags {
                 a_job_is_found_by_the_flags_of_its_state: [Queries];
                 kind_owner_and_tags_are_found_until_an_edit_or_a_deletion: [Queries];
+                the_history_of_an_owner_is_that_of_its_schedules: [Queries, History];
                 flagged_jobs_come_page_by_page: [Queries];
                 what_runs_and_what_is_overdue_is_found: [Queries, Expiry];
                 numbers_agree_with_the_pages: [Queries];

@@ -93,6 +93,9 @@ pub(crate) trait Defect: Send + Sync + 'static {
     fn history_cursor(before: Option<&HistoryCursor>) -> Option<HistoryCursor> {
         before.cloned()
     }
+    fn history_query(query: HistoryQuery<'_>) -> HistoryQuery<'_> {
+        query
+    }
     fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
         model.prune_history(limits, now);
     }
@@ -294,6 +297,7 @@ impl<D: Defect> History for Broken<D> {
             Some(cursor) => query.before(cursor),
             None => query,
         };
+        let query = D::history_query(query);
         Ok(D::entries(self.model().entries(query)))
     }
     fn limits(&self) -> HistoryLimits {

@@ -696,6 +696,15 @@ impl Defect for PagesByFence {
     }
 }
 
+/// The history of an owner has the entries of all jobs.
+pub(crate) struct IgnoresTheOwner;
+impl Defect for IgnoresTheOwner {
+    fn history_query(mut query: HistoryQuery<'_>) -> HistoryQuery<'_> {
+        query.owner = None;
+        query
+    }
+}
+
 /// Keeps the newest entries of all jobs together.
 pub(crate) struct EvictsTheOldestOfAll;
 impl Defect for EvictsTheOldestOfAll {

@@ -135,6 +135,7 @@ teeth! {
     forgets_outcomes: ForgetsOutcomes;
     forgets_when_runs_started: ForgetsWhenRunsStarted;
     pages_by_fence: PagesByFence;
+    ignores_the_owner: IgnoresTheOwner;
     evicts_the_oldest_of_all: EvictsTheOldestOfAll;
     counts_what_succeeded_as_lost: CountsWhatSucceededAsLost;
     forgets_failures: ForgetsFailures;

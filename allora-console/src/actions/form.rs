@@ -12,7 +12,7 @@ use crate::{
     params::Params,
     times::{Zone, machine},
 };
-use allora_core::{Time, backend::DeadLetter, check_name, stored::Gap};
+use allora_core::{Occurrence, Time, backend::DeadLetter, check_name, stored::Gap};
 
 /// The longest note, in characters: as many as the record of changes keeps in any script.
 const LONGEST_NOTE: usize = 250;
@@ -29,7 +29,7 @@ pub(crate) struct Form {
     pub(crate) count: String,
     /// The id of the trigger, of *run now* and *cancel*.
     pub(crate) id: String,
-    /// The occurrence of a dead letter.
+    /// The occurrence of a dead letter, or the time of one whose work was done by hand.
     pub(crate) at: String,
     pub(crate) trigger: String,
     /// The range of *backfill*; the second one is also the end of *pause*.
@@ -105,7 +105,7 @@ impl Form {
             Verb::Cancel => Act::Cancel(Some(self.id.clone()).filter(|id| !id.is_empty())),
             Verb::Rerun => Act::Rerun(self.letter(facts)?.occurrence.clone()),
             Verb::Dismiss => Act::Dismiss(self.letter(facts)?.occurrence.clone()),
-            Verb::Mark => Act::Mark(self.letter(facts)?.occurrence.clone()),
+            Verb::Mark => Act::Mark(self.occurrence(context)?),
             Verb::Backfill => {
                 let (from, until) = self.range(context)?;
                 Act::Backfill(from, until)
@@ -175,6 +175,18 @@ impl Form {
             }
             (true, true) => Ok((from, until)),
         }
+    }
+
+    /// The occurrence whose work was done by hand. The store knows whether it has failed.
+    pub(crate) fn occurrence(&self, context: &Context) -> Result<Occurrence, String> {
+        let scheduled_at = self.time(&self.at, context)?;
+        if scheduled_at > context.now {
+            return Err(
+                "This time has not come yet; write that of an occurrence that has failed.".into()
+            );
+        }
+        let trigger = Some(self.trigger.clone()).filter(|id| !id.is_empty());
+        Ok(Occurrence { scheduled_at, trigger })
     }
 
     /// The dead letter that the form is about.
@@ -252,6 +264,8 @@ mod tests {
             ("do=trigger&id=a%0Ab", "id"),
             ("do=rerun&at=2026-10-24T00%3A00%3A00Z", "letter is gone"),
             ("do=rerun&at=2026-10-25T00%3A00%3A00Z&trigger=7", "letter is gone"),
+            ("do=mark&note=x&at=then", "is no time"),
+            ("do=mark&note=x&at=2027-10-25", "has not come"),
             ("do=pause&note=x&until=tomorrow", "is no time"),
             ("do=pause&note=x&until=2026-10-26+03:12", "has passed"),
             ("do=pause&note=x&until=2026-10-27&clocks=Europe/Rom", "Europe/Rome"),

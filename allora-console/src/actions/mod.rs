@@ -23,4 +23,4 @@ pub(crate) use form::check_note;
 pub(crate) use many::{act as act_on_many, ask_first as ask_many, many_buttons};
 pub(crate) use page::{act, ask_first};
 pub(crate) use undo::{ask_first as ask_undo, undo};
-pub(crate) use verb::{Verb, buttons, letter_buttons};
+pub(crate) use verb::{Verb, buttons, letter_buttons, mark_button};

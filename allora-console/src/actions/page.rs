@@ -52,6 +52,7 @@ struct View {
     asks_gap: bool,
     asks_end: bool,
     asks_count: bool,
+    asks_at: bool,
     asks_range: bool,
     asks_id: bool,
     asks_name: bool,
@@ -276,6 +277,8 @@ fn render(shared: &Shared, ask: &Ask, mut form: Form, back: Back) -> Result<Resp
         asks_gap: verb == Verb::Resume,
         asks_end: verb == Verb::Pause,
         asks_count: verb == Verb::Skip,
+        asks_at: verb == Verb::Mark
+            && back.facts.as_ref().is_none_or(|facts| form.letter(facts).is_err()),
         asks_range: verb == Verb::Backfill,
         asks_id: matches!(verb, Verb::Trigger | Verb::Cancel),
         asks_name,

@@ -134,6 +134,17 @@ pub(crate) fn preview(form: &Form, facts: &Facts, context: &Context) -> Preview 
                          schedule goes on.";
             say(&mut preview, waits.into());
         }
+        Verb::Mark if form.letter(facts).is_err() => match form.occurrence(context) {
+            Err(wrong) => preview.problem = wrong,
+            Ok(occurrence) => {
+                let text = format!(
+                    "The history says that the work of the occurrence of {} is done, with your name and the \
+                     note. Its entry as failed, lost or missed stays, and nothing runs.",
+                    context.moment(occurrence.scheduled_at).text
+                );
+                say(&mut preview, text);
+            }
+        },
         Verb::Rerun | Verb::Dismiss | Verb::Mark => match form.letter(facts) {
             Err(gone) => preview.problem = gone,
             Ok(letter) => {
@@ -321,6 +332,8 @@ mod tests {
         assert!(until.lines[0].contains("until Mon 26 Oct 06:00 CET, in 2 h 47 min"), "{until:?}");
         assert_eq!((&until.lines[1][..1], until.times.len()), ("2", 2), "{until:?}");
         assert_eq!(preview_of("do=resume", &facts(|_| {})).problem, "It is not paused.");
+        let mark = preview_of("do=mark&at=2026-10-24T00:00:00Z", &facts(|_| {}));
+        assert!(mark.problem.is_empty() && mark.lines[0].contains("Sat 24 Oct"), "{mark:?}");
     }
 
     #[test]

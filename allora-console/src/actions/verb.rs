@@ -102,15 +102,30 @@ pub(crate) fn letter_buttons(
     occurrence: &Occurrence,
     context: &Context,
 ) -> Vec<Linked> {
+    let verbs = [Verb::Rerun, Verb::Mark, Verb::Dismiss];
+    verbs.iter().filter_map(|verb| occurrence_button(*verb, name, occurrence, context)).collect()
+}
+
+/// The button that records the work of this occurrence as done.
+pub(crate) fn mark_button(
+    name: &str,
+    occurrence: &Occurrence,
+    context: &Context,
+) -> Option<Linked> {
+    occurrence_button(Verb::Mark, name, occurrence, context)
+}
+
+fn occurrence_button(
+    verb: Verb,
+    name: &str,
+    occurrence: &Occurrence,
+    context: &Context,
+) -> Option<Linked> {
     let at = machine(occurrence.scheduled_at);
     let trigger = occurrence.trigger.as_deref().unwrap_or_default();
-    let button = |verb: Verb| Linked {
-        text: format!("{}…", verb.label()),
-        link: context
-            .link("act", &[("do", verb.word()), ("name", name), ("at", &at), ("trigger", trigger)]),
-    };
-    let verbs = [Verb::Rerun, Verb::Mark, Verb::Dismiss].into_iter();
-    verbs.filter(|verb| verb.is_allowed(context)).map(button).collect()
+    let params = [("do", verb.word()), ("name", name), ("at", &at), ("trigger", trigger)];
+    let link = context.link("act", &params);
+    verb.is_allowed(context).then(|| Linked { text: format!("{}…", verb.label()), link })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::{sync::LazyLock, time::Duration};
 const NAME: Param = Param::new("name", Of::Name, "the name of the job").required();
 const CALENDAR: Param = Param::new("name", Of::Name, "the name of the calendar").required();
 const PREFIX: Param = Param::new("prefix", Of::Text, "only jobs whose names begin with this text");
+const OWNER: Param = Param::new("owner", Of::Name, "only jobs that have this owner now");
 const KIND: Param = Param::new("kind", Of::Name, "only jobs of this kind");
 const LIMIT: Param = Param::new("limit", Of::Number(1, 500, Some(50)), "the most items of a page");
 const PAGE: Param = Param::new("page", Of::Page, "the `next` of the page before");
@@ -93,7 +94,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         KIND,
         Param::new("state", Of::Word(states), "only jobs in this state"),
         Param::new("tag", Of::Name, "only jobs with this tag"),
-        Param::new("owner", Of::Name, "only jobs of this owner"),
+        OWNER,
         Param::new(
             "sort",
             Of::Word(orders),
@@ -313,7 +314,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "The history of all jobs, the newest entry first",
         |call| Box::pin(runs::history(call)),
     )
-    .with(&[PREFIX, KIND, OUTCOME, FROM, UNTIL, LIMIT, PAGE])
+    .with(&[PREFIX, KIND, OWNER, OUTCOME, FROM, UNTIL, LIMIT, PAGE])
     .answers(&[(200, json("RunPage"))]),
     Operation::new(
         ("GET", "/run"),

@@ -20,6 +20,7 @@ pub(crate) async fn history(call: Call) -> Answer {
         name: query.text("name").to_owned(),
         prefix: query.text("prefix").to_owned(),
         kind: query.some("kind").map(str::to_owned),
+        owner: query.text("owner").to_owned(),
         from: query.time("from"),
         until: query.time("until"),
         before: before(&call)?,

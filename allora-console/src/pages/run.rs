@@ -7,6 +7,7 @@ use super::{
     hours::{MONTH, sum, usually},
 };
 use crate::{
+    actions::mark_button,
     ask::Ask,
     context::Context,
     failure::Failure,
@@ -40,6 +41,8 @@ struct View {
     output: String,
     value: String,
     why: String,
+    /// For what has failed, was lost or was missed.
+    mark: Option<Linked>,
     /// All attempts at the occurrence, the newest first; empty if this is the only one.
     attempts: Vec<Row>,
 }
@@ -107,6 +110,9 @@ fn view(
         output: shown(&entry.output),
         value: shown(&entry.value),
         why: context.why(&entry.name, entry.occurrence.scheduled_at),
+        mark: Some(entry)
+            .filter(|entry| entry.outcome.is_failure() && entry.is_final())
+            .and_then(|entry| mark_button(&entry.name, &entry.occurrence, context)),
         attempts: if attempts.len() > 1 { attempts } else { Vec::new() },
     }
 }
@@ -166,6 +172,8 @@ mod tests {
         ];
         let view = view(&entries[0], &entries, Some("9 min".into()), &Context::of_test());
         assert_eq!((view.look.word, view.attempts.len()), ("dead", 2));
+        let mark = "act?do=mark&name=invoices&at=2026-10-26T01%3A00%3A00Z";
+        assert!(view.mark.is_some_and(|button| button.link.starts_with(mark)));
         let field = |name: &str| {
             view.fields.iter().find(|field| field.0 == name).map(|field| field.1.as_str())
         };

@@ -76,6 +76,7 @@ fn read(params: &Params) -> Result<Wanted, Failure> {
         name: params.exact("name").to_owned(),
         prefix: params.exact("q").to_owned(),
         kind: params.some("kind").map(str::to_owned),
+        owner: params.get("owner").to_owned(),
         before,
         ..Wanted::default()
     })
@@ -92,6 +93,7 @@ fn link(asked: &Wanted, context: &Context, before: Option<&HistoryCursor>) -> St
             ("name", &asked.name),
             ("q", &asked.prefix),
             ("kind", asked.kind.as_deref().unwrap_or_default()),
+            ("owner", &asked.owner),
             ("before", &fence),
             ("before_name", before.map_or("", |before| before.name.as_str())),
         ],
@@ -155,8 +157,11 @@ mod tests {
         let older = Some(HistoryCursor { fence: 7, name: "a&b".into() });
         let lost = HistoryEntry::new("a&b", 7, at("2026-10-26T01:00:00Z").into(), Outcome::Lost);
         let found = Found { entries: vec![lost], older, gave_up_at: Some(5_000) };
-        let view = view(asked("kind=mail"), found, &Context::of_test());
-        assert_eq!(view.older.as_deref(), Some("runs?kind=mail&before=7&before_name=a%26b"));
+        let view = view(asked("kind=mail&owner=ann"), found, &Context::of_test());
+        assert_eq!(
+            view.older.as_deref(),
+            Some("runs?kind=mail&owner=ann&before=7&before_name=a%26b")
+        );
         assert_eq!(view.count, "1 among 5,000 entries.");
         assert_eq!((view.first, view.rows.len()), (None, 1));
     }

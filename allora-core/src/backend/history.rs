@@ -36,6 +36,8 @@ use std::{cmp::Reverse, fmt, str::FromStr, time::Duration};
 ///    `history::pages_are_whole_where_many_jobs_have_equal_fences`.
 ///    A query leaves out what it does not ask for, by time, outcome, kind and prefix, and its pages are
 ///    whole nevertheless. Case: `history::a_query_has_whole_pages_of_what_it_asks_for`.
+///    That of an owner has the entries of the schedules that it has now. Case:
+///    `flags::the_history_of_an_owner_is_that_of_its_schedules`.
 /// 5. *An entry has the times of its run*: when it was due, when it started, when it ended. Cases:
 ///    `history::an_entry_has_the_times_of_its_run`,
 ///    `history::an_ended_lease_has_an_entry_with_its_times`.
@@ -81,6 +83,9 @@ pub struct HistoryQuery<'a> {
     pub kind: Option<&'a str>,
     /// Only entries of jobs whose names begin with this text.
     pub prefix: &'a str,
+    /// Only entries of stored schedules that have this owner now. An entry has no owner, so a schedule takes
+    /// its history along when it gets another one, and the entries of a deleted schedule are left out.
+    pub owner: Option<&'a str>,
     /// The largest number of entries.
     pub limit: usize,
 }
@@ -96,6 +101,7 @@ impl<'a> HistoryQuery<'a> {
             failures_only: false,
             kind: None,
             prefix: "",
+            owner: None,
             limit,
         }
     }
@@ -149,7 +155,15 @@ impl<'a> HistoryQuery<'a> {
         self
     }
 
-    /// `true` if the page may have this entry.
+    /// Of stored schedules that have this [owner](Self::owner) now.
+    #[must_use]
+    pub fn owner(mut self, owner: &'a str) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// `true` if the page may have this entry; the [owner](Self::owner) is that of the job, and is not
+    /// compared.
     pub fn admits(&self, entry: &HistoryEntry) -> bool {
         self.name.is_none_or(|name| entry.name == name)
             && self.first_place().is_none_or(|first| entry.cursor() < first)
@@ -173,7 +187,7 @@ impl<'a> HistoryQuery<'a> {
 
     /// True if entries are left out that are between others of the page.
     pub(crate) fn leaves_out(&self) -> bool {
-        self.failures_only || self.kind.is_some() || !self.prefix.is_empty()
+        self.failures_only || self.kind.is_some() || !self.prefix.is_empty() || self.owner.is_some()
     }
 }
 
@@ -321,6 +335,13 @@ impl HistoryEntry {
             started_at: Some(lease.started_at).filter(|_| lease.claim_id != 0),
             ..Self::new(name, lease.fence, lease.occurrence.clone(), Outcome::Running)
         }
+    }
+
+    /// `true` if an operator has [marked](crate::Schedules::mark_succeeded) the occurrence as succeeded: no run
+    /// of it has.
+    pub fn is_mark(&self) -> bool {
+        let is_operators = self.attempt == 0 && self.reason == Some(NotRunReason::Operator);
+        is_operators && self.outcome == Outcome::Succeeded
     }
 
     /// The text of an operator about an occurrence that was skipped or marked as succeeded, with the name of

@@ -69,6 +69,14 @@ pub enum StreakChange {
 }
 
 impl StreakChange {
+    /// The last change that people were told of, by the failures and the pause as they are now.
+    pub(crate) fn of(streak: &Streak, is_paused: bool, until: Option<Time>) -> Self {
+        match streak.has_paused && is_paused {
+            true => StreakChange::Paused { until, is_alert: true },
+            false => StreakChange::Failing,
+        }
+    }
+
     /// `true` if people are to be told.
     pub fn is_alert(self) -> bool {
         match self {

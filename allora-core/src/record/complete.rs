@@ -40,7 +40,16 @@ pub(super) fn end(
     let Some(i) = record.recover(fence) else {
         let end = accepted_end(&operation.action, fence);
         let repeated = end.is_some() && end == record.ended;
-        return if repeated { Reply::Accepted } else { Reply::LeaseLost };
+        if !repeated {
+            return Reply::LeaseLost;
+        }
+        if let Action::Complete {
+            completion: Completion::Failed(_) | Completion::Dead(_), ..
+        } = operation.action
+        {
+            record.report_again(operation.name, history);
+        }
+        return Reply::Accepted;
     };
     if was_lost {
         let occurrence = record.leases[i].occurrence.clone();

@@ -39,6 +39,16 @@ impl Record {
         self.report(name, occurrence, change.map(|change| (failures, change)), history);
     }
 
+    /// The reply to the end of a failed run was lost, and with it, perhaps, what people are to be told.
+    pub(super) fn report_again(&self, name: &str, history: &mut HistoryBuffer) {
+        let told = self.streak.as_ref().filter(|streak| streak.failures > 0);
+        let Some((streak, at)) = told.and_then(|one| Some((one, one.alerted_at?))) else { return };
+        let until = self.paused.as_ref().and_then(|pause| pause.until);
+        let change = StreakChange::of(streak, self.paused.is_some(), until);
+        let change = (streak.failures, change);
+        self.report(name, &self.last_started.unwrap_or(at).into(), Some(change), history);
+    }
+
     /// An occurrence has succeeded: nothing has failed in a row, and a pause of the job's own is over.
     pub(super) fn end_streak(
         &mut self,

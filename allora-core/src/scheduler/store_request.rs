@@ -56,7 +56,7 @@ pub(super) async fn reschedule(
     node.chains.found(applied.outboxes.iter().cloned());
     let lapsed_runs = applied.lapsed.iter().filter(|entry| !is_internal(&entry.name));
     node.emit(lapsed_runs.map(|entry| lapsed(entry, applied.now)));
-    node.emit(applied.reports.iter().cloned().map(Event::from));
+    node.report_streaks(applied.reports.iter().cloned());
     Ok(applied)
 }
 

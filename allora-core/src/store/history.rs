@@ -13,6 +13,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use std::{
+    cmp::Reverse,
     collections::{BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -274,10 +275,33 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A page of what a query asks for.
+/// The most jobs whose histories are read one by one.
+const ONE_BY_ONE: usize = 16;
+
+/// A page of what a query asks for, of these jobs.
+pub(super) async fn page_of(
+    history: &dyn HistoryStore,
+    query: HistoryQuery<'_>,
+    names: BTreeSet<String>,
+) -> Result<Vec<HistoryEntry>> {
+    if names.len() > ONE_BY_ONE {
+        return page(history, query, |entry| names.contains(&entry.name)).await;
+    }
+    let mut found = Vec::new();
+    for name in &names {
+        let of_job = HistoryQuery { owner: None, name: Some(name), ..query };
+        found.extend(page(history, of_job, |_| true).await?);
+    }
+    found.sort_by_key(|entry| Reverse(entry.cursor()));
+    found.truncate(query.limit);
+    Ok(found)
+}
+
+/// A page of what a query asks for, without the entries that are not wanted.
 pub(super) async fn page(
     history: &dyn HistoryStore,
     query: HistoryQuery<'_>,
+    is_wanted: impl Fn(&HistoryEntry) -> bool,
 ) -> Result<Vec<HistoryEntry>> {
     let lowest = query.lowest_fence();
     let mut place = query.first_place();
@@ -292,7 +316,7 @@ pub(super) async fn page(
         let Some(last) = read.last() else { break };
         let is_over = is_last || last.fence < lowest;
         place = Some(last.cursor());
-        read.retain(|entry| query.admits(entry));
+        read.retain(|entry| query.admits(entry) && is_wanted(entry));
         found.extend(read);
         // Most queries have their page with the first request.
         if is_over {

@@ -124,13 +124,40 @@ async fn kept_changes<S: RecordStore>(store: &S, query: HistoryQuery<'_>) -> Res
 impl<S: RecordStore> History for S {
     async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
         match self.history_store() {
-            Some(history) => history::page(history, query).await,
+            Some(history) => match query.owner {
+                Some(owner) => {
+                    let names = names_of(self, owner, query).await?;
+                    history::page_of(history, query, names).await
+                }
+                None => history::page(history, query, |_| true).await,
+            },
             None => Ok(Vec::new()),
         }
     }
 
     fn limits(&self) -> HistoryLimits {
         self.history_store().map_or_else(|| 0.into(), |history| history.pruning().limits())
+    }
+}
+
+/// The names of the stored schedules of this owner that a page of the history may be about.
+async fn names_of<S: RecordStore>(
+    store: &S,
+    owner: &str,
+    query: HistoryQuery<'_>,
+) -> Result<BTreeSet<String>> {
+    let time = TimeSource::Fixed(Time::UNIX_EPOCH);
+    let (mut names, mut after) = (BTreeSet::new(), None::<String>);
+    loop {
+        let mut page = Page::first(CHUNK).prefix(query.prefix);
+        page.after = after.as_deref();
+        let found = Queries::flagged(store, Flag::Owner(owner), page, time).await?;
+        let found_names = found.found.into_iter().map(|state| state.name);
+        names.extend(found_names.filter(|name| query.name.is_none_or(|one| name == one)));
+        after = found.next;
+        if after.is_none() {
+            return Ok(names);
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 
 use super::errors::no_history;
 use crate::{
-    backend::{Backend, HistoryEntry, HistoryQuery, JobState},
+    backend::{Backend, Flag, HistoryEntry, HistoryQuery, JobState},
     error::{ErrorKind, Result},
+    time::Time,
 };
 
 /// A page of the history; of one job, with its active runs.
@@ -21,6 +22,10 @@ pub(crate) async fn history_page(
             job => Some(job?),
         },
     };
+    let has_owner = |job: &JobState| {
+        query.owner.is_none_or(|owner| Flag::Owner(owner).holds(job, Time::UNIX_EPOCH))
+    };
+    let job = job.filter(has_owner);
     let entries = history.entries(query).await?;
     Ok(match job {
         Some(job) => with_active_runs(entries, &job, query),

@@ -89,6 +89,7 @@ fn the_history_is_read_by_outcome_page_by_page_and_run_by_run() {
             (2, &json!(null))
         );
         assert_eq!(api.get("/runs?outcome=failures").await.is(200).names(), [""; 0]);
+        assert_eq!(api.get("/runs?owner=nobody").await.is(200).names(), [""; 0]);
         let of_a = api.get("/job/history?name=a&outcome=succeeded").await.is(200);
         assert_eq!(of_a.names(), ["a"; 3]);
         assert_eq!(of_a.at("/items/0/output"), "1,204 rows");

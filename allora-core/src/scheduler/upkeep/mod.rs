@@ -12,4 +12,5 @@ pub(in crate::scheduler) mod overdue;
 pub(in crate::scheduler) mod pruning;
 pub(in crate::scheduler) mod registry;
 pub(in crate::scheduler) mod retention;
+pub(in crate::scheduler) mod streaks;
 pub(in crate::scheduler) mod watcher;

@@ -2,7 +2,7 @@
 //! that no node handles, and stored schedules that wait for a time of a clock that was ahead. It
 //! looks once a minute, and delays no other part.
 
-use super::{ahead::Ahead, overdue::Overdue};
+use super::{ahead::Ahead, overdue::Overdue, streaks::Streaks};
 use crate::{
     backend::{DueQuery, TimeSource},
     condition::{Code, Condition, OVERDUE},
@@ -30,11 +30,13 @@ pub(in crate::scheduler) struct Watcher {
     /// overdue for an instant.
     kinds: BTreeMap<String, (Arc<str>, Time)>,
     ahead: Ahead,
+    streaks: Streaks,
 }
 
 impl Watcher {
     pub(in crate::scheduler) fn new(node: Arc<Node>) -> Self {
-        Self { node, overdue: Overdue::default(), kinds: BTreeMap::new(), ahead: Ahead::default() }
+        let (overdue, kinds, ahead, streaks) = Default::default();
+        Self { node, overdue, kinds, ahead, streaks }
     }
 
     /// Watches until the scheduler is stopped.
@@ -57,6 +59,8 @@ impl Watcher {
     /// requests show that the store does not answer.
     async fn read_store(&mut self) {
         self.overdue.look(&self.node).await;
+        // Tried again at the next look.
+        let _ = self.streaks.look(&self.node).await;
         if self.node.router().is_empty() {
             return;
         }

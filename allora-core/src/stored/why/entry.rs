@@ -184,7 +184,7 @@ fn of_range(facts: &Facts, at: Time, entry: &HistoryEntry) -> Why {
     let author = entry.operator_note().map(|by| format!(" {}", one_line(by)));
     let author = author.unwrap_or_default();
     let (code, text, remedy) = match entry.reason {
-        Some(NotRunReason::Operator) if entry.outcome == Outcome::Succeeded => (
+        _ if entry.is_mark() => (
             WhyCode::Succeeded,
             format!(
                 "{time} was marked as succeeded at {passed_at}{author}; no run of it succeeded"

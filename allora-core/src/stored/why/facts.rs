@@ -185,6 +185,13 @@ impl Past {
                 break;
             }
         }
+        if past.has_failure(at) {
+            // An operator may have marked it as succeeded, at any time since.
+            let newest = page(schedules, state, None, MANY).await?.unwrap_or_default();
+            let is_mark =
+                |entry: &HistoryEntry| entry.is_mark() && entry.occurrence.scheduled_at == at;
+            past.entries.extend(newest.into_iter().filter(is_mark));
+        }
         past.entries = state.with_active_runs(past.entries);
         past.entries.dedup_by_key(|entry| entry.fence);
         Ok(Some(past))
@@ -194,6 +201,14 @@ impl Past {
     async fn newest(schedules: &Schedules, state: &JobState) -> Result<Option<Self>> {
         let entries = page(schedules, state, None, 1).await?;
         Ok(entries.map(|entries| Self { entries, ..Self::default() }))
+    }
+
+    /// `true` if the occurrence of this time has failed, was lost, or was missed.
+    fn has_failure(&self, at: Time) -> bool {
+        self.entries.iter().filter(|entry| entry.outcome.is_failure()).any(|entry| {
+            let first = entry.occurrence.scheduled_at;
+            (first..=entry.last.unwrap_or(first)).contains(&at)
+        })
     }
 
     fn tells_end(&self, at: Time) -> bool {

@@ -137,7 +137,7 @@ impl Schedules {
     /// Why a job does not run now (`at` is `None`), or what became of the occurrence of one time.
     ///
     /// A time may be one that the schedule does not have, or that has not come: that is the answer
-    /// then. What the records do not show is said to be unknown, and not guessed. Four to eight
+    /// then. What the records do not show is said to be unknown, and not guessed. Four to nine
     /// requests: the job and its calendars, the nodes, the record of its concurrency key, and the
     /// history around the time.
     ///

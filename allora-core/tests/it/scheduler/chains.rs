@@ -1,44 +1,17 @@
 //! Jobs that run after other jobs, while nodes die at each step.
 
-use crate::support::{Lab, Member, at, ms, secs};
-use allora_conformance::faults::{Hooks, Wrapped};
+use crate::support::{DiesAt, Lab, Member, at, ms, secs};
+use allora_conformance::faults::Wrapped;
 use allora_core::{
-    Backend, On, Result, Schedules, StoredSchedule,
-    backend::{Action, Applied, Batch, followed},
+    Backend, On, Schedules, StoredSchedule,
+    backend::{Action, followed},
     every,
-    runtime::SimNode,
     schedule::never,
 };
-use async_trait::async_trait;
-use futures::future::pending;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
-
-/// The machine dies at one of its requests to the store: before the store has it, or after.
-#[derive(Debug)]
-struct DiesAt {
-    left: Arc<AtomicU64>,
-    is_applied: bool,
-    node: SimNode,
-}
-
-#[async_trait]
-impl Hooks for DiesAt {
-    async fn reschedule(&self, store: &Arc<dyn Backend>, batch: Batch<'_>) -> Result<Applied> {
-        // Heartbeats and empty searches are no steps of a run.
-        let is_step = batch.operations.iter().any(|it| !it.name.starts_with("allora:"));
-        if !is_step || self.left.fetch_sub(1, Relaxed) != 1 {
-            return store.reschedule(batch).await;
-        }
-        if self.is_applied {
-            let _ = store.reschedule(batch).await;
-        }
-        self.node.crash();
-        pending().await
-    }
-}
 
 /// The ids of the triggers that a job has run, each once for each entry of its history.
 fn followed_by(lab: &Lab, name: &str) -> Vec<String> {

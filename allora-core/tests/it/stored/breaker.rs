@@ -1,17 +1,17 @@
 //! Jobs that pause themselves, and the events about failures in a row.
 
 use super::{add, schedules};
-use crate::support::{Lab, Member, at, ms, secs};
+use crate::support::{DiesAt, Lab, Member, Seat, at, ms, secs};
+use allora_conformance::faults::Wrapped;
 use allora_core::{
-    AlertRule, Backend as _, BoxError, Breaker, Event, Run, Runtime as _, Scheduler,
-    StoredSchedule,
+    AlertRule, Backend, BoxError, Breaker, Event, Run, Runtime as _, Scheduler, StoredSchedule,
     backend::{Batch, StreakChange, TimeSource},
     every, job,
     stored::{Gap, WhyCode},
 };
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 /// A node whose runs fail while the switch is on.
@@ -138,4 +138,68 @@ fn a_job_of_every_node_cannot_pause_itself() {
     let built = builder.add("a", local.breaker(Breaker::after(1))).build();
     let said = built.map(drop).unwrap_err().to_string();
     assert!(said.contains("nobody could resume it"), "{said}");
+}
+
+/// Two nodes whose runs fail, of which one dies at the n-th step of its work: the job pauses itself, and
+/// people are told. Returns `false` if none dies.
+fn dies(n: u64, is_applied: bool, has_breaker: bool) -> bool {
+    let lab = Lab::new(n);
+    let job = minutely("sync").schedule("@every 3s").max_runs(2);
+    add(
+        &lab,
+        match has_breaker {
+            true => job.breaker(Breaker::after(2)),
+            false => job.alert(AlertRule::after(2)),
+        },
+    );
+    let start = |seat: Seat, store: Arc<dyn Backend>| {
+        let handler = seat.handler(ms(500), |_| Err("no route".into()));
+        let builder = seat.builder_on(store).kind("t", handler);
+        seat.run(builder.build().unwrap())
+    };
+    let (left, victim) = (Arc::new(AtomicU64::new(n)), lab.seat(lab.sim.node()));
+    let dies = DiesAt { left: left.clone(), is_applied, node: victim.node.clone() };
+    let one = start(victim, Arc::new(Wrapped::around(lab.store.clone(), dies)));
+    // The other one begins when all is done, if nobody has died.
+    lab.until(20.0);
+    let two = start(lab.seat(lab.sim.node()), Arc::new(lab.store.clone()));
+    lab.until(250.0);
+    let state = lab.state("sync");
+    let all = [told(&one), told(&two)].concat();
+    let shown = format!("step {n}, applied: {is_applied}: {all:?}");
+    assert_eq!(state.streak.map(|streak| streak.failures), Some(2), "{shown}");
+    let change = if has_breaker { "paused" } else { "failing" };
+    assert!(all.contains(&(2, change)), "{shown}");
+    assert_eq!(state.paused.is_some(), has_breaker, "{shown}");
+    left.load(Relaxed) == 0
+}
+
+#[test]
+fn people_are_told_whichever_step_kills_a_node() {
+    for has_breaker in [false, true] {
+        for is_applied in [false, true] {
+            let deaths = (1..20).take_while(|n| dies(*n, is_applied, has_breaker)).count();
+            assert!(deaths >= 2, "{deaths} steps");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_fails_or_has_paused_itself_is_a_condition_until_it_has_recovered() {
+    let lab = Lab::new(5);
+    let (member, fails) = failing(&lab);
+    add(&lab, minutely("sync").alert(AlertRule::after(2)).breaker(Breaker::after(3)));
+    lab.until(130.0);
+    assert!(member.has("job-failing") && member.handle.health().is_healthy());
+    lab.until(190.0);
+    assert!(member.has("job-paused-itself") && !member.has("job-failing"));
+    lab.sim.block_on(schedules(&lab).resume("sync", Gap::Missed)).unwrap();
+    lab.until(260.0);
+    assert!(!member.has("job-paused-itself"), "it was resumed");
+    lab.until(370.0);
+    assert!(member.has("job-paused-itself"));
+    fails.store(false, Relaxed);
+    lab.sim.block_on(schedules(&lab).trigger("sync", "now")).unwrap();
+    lab.until(380.0);
+    assert!(!member.has("job-paused-itself"), "a run has succeeded");
 }

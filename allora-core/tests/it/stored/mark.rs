@@ -40,6 +40,12 @@ fn a_dead_letter_and_a_missed_occurrence_can_be_marked_as_succeeded() {
         assert_eq!(mark.output.as_deref(), Some("by ann (console): sent by hand"));
         assert_eq!((mark.reason, mark.attempt), (Some(NotRunReason::Operator), 0));
     }
+    for second in [60.0, 120.0] {
+        let why = lab.sim.block_on(client.why("job", Some(at(second)))).unwrap();
+        assert_eq!(why.code, WhyCode::Succeeded, "{}", why.sentence);
+        assert!(why.sentence.contains("was marked as succeeded"), "{}", why.sentence);
+        assert!(why.sentence.contains("by ann (console): sent by hand"), "{}", why.sentence);
+    }
     drop(member);
 }
 

@@ -1,6 +1,7 @@
 //! The common parts of the scheduler tests: a laboratory of simulated machines around one store, a
 //! store with programmed faults, and the log of the jobs' executions.
 
+mod dies_at;
 mod faulty;
 mod lab;
 mod log;
@@ -9,6 +10,7 @@ mod switched;
 
 use allora_conformance::faults::{Bare, Wrapped};
 
+pub(crate) use dies_at::DiesAt;
 pub(crate) use faulty::{Faults, Faulty, Rates, Which};
 pub(crate) use lab::{Lab, Member, Seat, at, failing, ms, secs, whole_history};
 pub(crate) use log::{Entry, Log, Over};
