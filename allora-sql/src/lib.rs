@@ -26,6 +26,7 @@ mod migrate;
 mod notifier;
 mod prune;
 mod queries;
+mod raw_transaction;
 mod records;
 mod timer;
 mod transactional;
@@ -39,8 +40,9 @@ mod with_sqlx;
 pub use sqlx;
 
 pub use connect::SqlBuilder;
+pub use raw_transaction::RawTransaction;
 pub use records::Version;
-pub use transactional::{Param, RawStatement};
+pub use transactional::{Column, Param, RawStatement};
 pub use url::{System, Tls, Url};
 pub use with_sqlx::{Connection, SqlxPool, SqlxTransaction};
 

@@ -252,12 +252,23 @@ pub struct RawStatement {
     pub sql: String,
     /// The values of the parameters, in their order.
     pub params: Vec<Param>,
+    /// The types of its first cells, in their order. What else a row has means nothing.
+    pub columns: Vec<Column>,
     /// The statements to run after it if it returns a row. What they return has no meaning. Of a
     /// completion: none on PostgreSQL.
     pub then: Vec<RawStatement>,
 }
 
-/// The value of a parameter.
+/// The type of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// [`Param::BigInt`].
+    BigInt,
+    /// [`Param::Bytea`].
+    Bytea,
+}
+
+/// The value of a parameter or a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Param {
     /// `int8` of PostgreSQL, `BIGINT` of MySQL, `INTEGER` of SQLite.
@@ -271,7 +282,7 @@ pub enum Param {
 }
 
 impl RawStatement {
-    fn of(statement: Statement) -> Self {
+    pub(crate) fn of(statement: Statement) -> Self {
         let param = |value| match value {
             Value::Int(value) => Param::BigInt(value),
             Value::Bytes(value) => Param::Bytea(value),
@@ -279,11 +290,14 @@ impl RawStatement {
             Value::Blobs(values) => Param::ByteaArray(values),
         };
         let params = statement.args.into_iter().map(param).collect();
-        Self { sql: statement.sql.as_str().to_owned(), params, then: Vec::new() }
+        let column = |kind: &u8| if *kind == b'i' { Column::BigInt } else { Column::Bytea };
+        let columns = statement.shape.iter().map(column).collect();
+        Self { sql: statement.sql.as_str().to_owned(), params, columns, then: Vec::new() }
     }
 
     /// The statement of a run that is completed already: it changes nothing, and returns one row.
     fn repetition() -> Self {
-        Self { sql: "SELECT 1".to_owned(), params: Vec::new(), then: Vec::new() }
+        let (params, columns, then) = Default::default();
+        Self { sql: "SELECT 1".to_owned(), params, columns, then }
     }
 }

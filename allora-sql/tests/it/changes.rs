@@ -5,7 +5,7 @@ use crate::{
     stores::{Place, on_every_database},
 };
 use allora_core::{
-    Backend as _, ErrorKind, Result, Schedules, StoredSchedule,
+    Backend as _, BoxError, ErrorKind, Result, Schedules, StoredSchedule,
     backend::{
         Action, Claim, HistoryQuery, JobState, Notification, Operation, Outcome, Reply,
         TriggerStatus,
@@ -13,9 +13,12 @@ use allora_core::{
     runtime::Tokio,
     stored::ChangeFilter,
 };
-use allora_sql::{Sql, SqlxTransaction as _};
+use allora_sql::{Column, Param, RawStatement, RawTransaction, Sql, SqlxTransaction as _};
+use async_trait::async_trait;
 use futures::StreamExt as _;
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
+use sqlx::{
+    AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, Row as _, SqliteConnection,
+};
 use std::time::Duration;
 
 on_every_database! {
@@ -26,6 +29,7 @@ on_every_database! {
     a_running_job_is_deleted_with_the_transaction
     two_transactions_create_one_schedule
     the_client_ends_with_the_call_that_made_it
+    a_transaction_of_another_driver_changes_schedules
 }
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -76,6 +80,49 @@ impl Transaction {
             Self::Postgres(conn) => store.change_in(conn, schedules, work).await,
             Self::MySql(conn) => store.change_in(conn, schedules, work).await,
             Self::Sqlite(conn) => store.change_in(conn, schedules, work).await,
+        }
+    }
+}
+
+/// Runs a statement as an application does with a driver of its own.
+macro_rules! run_raw {
+    ($conn:ident, $statement:ident, $query:ident $(, $arrays:pat => $bound:expr)*) => {{
+        let mut $query = sqlx::query(AssertSqlSafe($statement.sql));
+        for param in $statement.params {
+            $query = match param {
+                Param::BigInt(value) => $query.bind(value),
+                Param::Bytea(value) => $query.bind(value),
+                $($arrays => $bound,)*
+            };
+        }
+        let mut rows = Vec::new();
+        for row in $query.fetch_all($conn).await? {
+            let cell = |(i, column): (usize, &Column)| {
+                Ok(match column {
+                    Column::BigInt => Param::BigInt(row.try_get(i)?),
+                    Column::Bytea => Param::Bytea(row.try_get(i)?),
+                })
+            };
+            rows.push($statement.columns.iter().enumerate().map(cell).collect::<sqlx::Result<_>>()?);
+        }
+        Ok(rows)
+    }};
+}
+
+#[async_trait]
+impl RawTransaction for Transaction {
+    async fn run(
+        &mut self,
+        statement: RawStatement,
+    ) -> std::result::Result<Vec<Vec<Param>>, BoxError> {
+        match self {
+            Self::Postgres(conn) => run_raw!(conn, statement, query,
+                Param::BigIntArray(values) => query.bind(values),
+                Param::ByteaArray(values) => query.bind(values)),
+            Self::MySql(conn) => run_raw!(conn, statement, query,
+                Param::BigIntArray(_) | Param::ByteaArray(_) => panic!("it has no arrays")),
+            Self::Sqlite(conn) => run_raw!(conn, statement, query,
+                Param::BigIntArray(_) | Param::ByteaArray(_) => panic!("it has no arrays")),
         }
     }
 }
@@ -281,4 +328,29 @@ async fn the_client_ends_with_the_call_that_made_it(place: Place) {
         let told = tokio::time::timeout(LEASE, news.next()).await.unwrap().unwrap();
         assert!(matches!(told, Notification::DueAt(_) | Notification::Job(_)), "{told:?}");
     }
+}
+
+async fn a_transaction_of_another_driver_changes_schedules(place: Place) {
+    let store = place.open().await;
+    let schedules = client(&store).by("ann");
+    let old = schedules.add(&hourly("old")).await.unwrap();
+    let daily = StoredSchedule::of(&old).unwrap().schedule("0 9 * * *");
+    for end in ["ROLLBACK", "COMMIT"] {
+        let mut tx = Transaction::begin(&place).await;
+        let changed = store.change_through(&mut tx, &schedules, async |schedules: Schedules| {
+            schedules.upsert(&hourly("new").data_bytes(b"to ann".to_vec())).await?;
+            schedules.modify(&daily).await?;
+            assert_eq!(
+                schedules.trigger("nobody", "id").await.unwrap_err().kind(),
+                ErrorKind::NotFound
+            );
+            Ok(schedules.trigger("new", "first").await?.status)
+        });
+        assert_eq!(changed.await.unwrap(), TriggerStatus::New);
+        Transaction::run(&mut tx, end).await;
+        assert_eq!(schedules.exists("new").await.unwrap(), end == "COMMIT");
+    }
+    let new = get(&store, "new").await.unwrap();
+    assert_eq!((&*new.data, new.head.unwrap().trigger.as_deref()), (&b"to ann"[..], Some("first")));
+    assert_ne!(get(&store, "old").await.unwrap().definition, old.definition);
 }
