@@ -34,7 +34,7 @@ pub(crate) struct Wanted {
     pub(crate) prefix: String,
     /// `None`: of all kinds.
     pub(crate) kind: Option<String>,
-    /// The owner of the job now. Empty: whoever it is.
+    /// The present owner of the job. Empty: any.
     pub(crate) owner: String,
     pub(crate) from: Option<Time>,
     pub(crate) until: Option<Time>,

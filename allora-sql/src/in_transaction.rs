@@ -105,12 +105,16 @@ fn answer<T>(done: sqlx::Result<T>, reply: oneshot::Sender<sqlx::Result<T>>) -> 
     is_failed
 }
 
-/// `true` if the failure has undone its statement alone: on MySQL, another transaction was faster to
-/// create a job of this name.
+/// `true` if the failure has undone its statement alone: on MySQL, another transaction has already created a
+/// job with this name.
+#[cfg(feature = "mysql")]
 fn is_undone(error: &sqlx::Error) -> bool {
-    #[cfg(feature = "mysql")]
-    return crate::driver::mysql::number(error) == Some(1062);
-    #[cfg(not(feature = "mysql"))]
+    crate::driver::mysql::number(error) == Some(1062)
+}
+
+/// `false`: this build has no MySQL.
+#[cfg(not(feature = "mysql"))]
+fn is_undone(_: &sqlx::Error) -> bool {
     false
 }
 

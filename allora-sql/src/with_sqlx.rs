@@ -159,7 +159,7 @@ pub trait SqlxTransaction: pool::Sealed {
     /// after `AlreadyExists`, `NotFound` or `Invalid`. After `Unavailable` roll back.
     ///
     /// # Locks
-    /// What a call reads by its name, it locks until the end of the transaction, and nodes that want to
+    /// A call locks each job that it reads by name until the end of the transaction, and nodes that want to
     /// claim, extend or end a run of that job wait as long. So make these calls the last of the
     /// transaction, and commit at once. A job that another transaction has locked is waited for as long
     /// as the session's lock wait says (`lock_timeout` of PostgreSQL, which is endless by default,

@@ -397,7 +397,7 @@ fn the_json_is_that_of_the_guide() {
         (
             "JobState",
             json(&site, &["show", &name]).remove(0),
-            &[&described[..], &["line", "concurrency_key"]].concat(),
+            &[&described[..], &["line", "concurrency_key", "progress"]].concat(),
         ),
         (
             "HistoryEntry",

@@ -27,7 +27,7 @@ pub(super) fn sound_key(record: &Record, largest_limit: u64) -> Result<(), Strin
 
 /// The invariants of every record.
 pub(super) fn sound(record: &Record) -> Result<(), String> {
-    // Those of the deleted job of this name are about other occurrences, and what was completed is over.
+    // Leases of a deleted job of this name have other occurrences, and a completed run is over.
     let leases = record.leases.iter().filter(|lease| lease.fence >= record.incarnation);
     let leases = leases.filter(|lease| !lease.completed);
     let lost = record.lost.iter();

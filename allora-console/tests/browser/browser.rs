@@ -163,10 +163,12 @@ impl Browser {
         value.as_str().unwrap_or_else(|| panic!("{script}: {value}")).to_owned()
     }
 
-    /// Waits until a script returns `true`.
+    /// Waits until a page is whole and a script returns `true`. A page that is still being read has an
+    /// address, and perhaps no body or heading.
     pub(crate) fn wait_for(&self, script: &str) {
+        let whole = format!("if (document.readyState !== 'complete') return false; {script}");
         let begun = Instant::now();
-        while self.eval(script) != true {
+        while self.eval(&whole) != true {
             assert!(begun.elapsed() < PATIENCE, "not in {PATIENCE:?}: {script}\n{}", self.source());
             thread::sleep(Duration::from_millis(100));
         }

@@ -51,7 +51,7 @@ fn a_hostile_name_is_a_name_and_nothing_else() {
         let link = format!("document.querySelectorAll('td.job a')[{at}]");
         let name = browser.text(&format!("return {link}.textContent"));
         browser.eval(&format!("{link}.click()"));
-        browser.wait_for("return document.body && !location.pathname.endsWith('/jobs')");
+        browser.wait_for("return !location.pathname.endsWith('/jobs')");
         let head = browser.text("return document.querySelector('h1').textContent");
         assert_eq!(head, name);
         assert!(browser.title().starts_with(&name), "{}", browser.title());
@@ -59,9 +59,7 @@ fn a_hostile_name_is_a_name_and_nothing_else() {
         // The form of the question keeps the name.
         browser.fill("#at", "2026-01-01 00:00");
         browser.click(".ask button");
-        browser.wait_for(
-            "return location.search.includes('at=') && document.querySelector('h1') != null",
-        );
+        browser.wait_for("return location.search.includes('at=')");
         assert_eq!(browser.text("return document.querySelector('h1').textContent"), name);
         listed.push(name);
     }

@@ -144,7 +144,7 @@ impl<S: Schedule> Filtered<S> {
     /// // The 1st is a Sunday, and the Monday a holiday.
     /// let scheduled_at = payday.next_at("2026-10-15T00:00:00Z".parse()?).ok_or("never")?;
     /// assert_eq!(scheduled_at.to_string(), "2026-11-01 08:00:00 UTC");
-    /// assert_eq!(payday.moved(scheduled_at), Some("2026-11-03T08:00:00Z".parse()?));
+    /// assert_eq!(Schedule::moved(&payday, scheduled_at), Some("2026-11-03T08:00:00Z".parse()?));
     /// # Ok(())
     /// # }
     /// ```

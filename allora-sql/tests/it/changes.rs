@@ -2,7 +2,7 @@
 
 use crate::{
     calls::{STORE, get, send},
-    stores::{Place, on_every_database},
+    stores::{Place, on_every_database, pause, runtime},
 };
 use allora_core::{
     Backend as _, BoxError, ErrorKind, Result, Schedules, StoredSchedule,
@@ -245,15 +245,14 @@ async fn nobody_claims_a_job_that_an_open_transaction_has_changed(place: Place) 
     deleted.await.unwrap();
     let (other, answer) = (store.clone(), tokio::sync::oneshot::channel());
     let (done, mut claimed) = answer;
-    let claiming = tokio::spawn(async move { drop(done.send(claim(&other, "job").await)) });
+    runtime().spawn(async move { drop(done.send(claim(&other, "job").await)) });
     // It waits for the transaction, or gives up.
     for _ in 0..20 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        pause(5).await;
         let early = claimed.try_recv().ok();
         assert!(!matches!(early, Some(Ok(Reply::Claimed(_)))), "{early:?}");
     }
     tx.run("COMMIT").await;
-    claiming.await.unwrap();
     if let Ok(Ok(reply)) = claimed.await {
         assert!(matches!(reply, Reply::Deleted), "{reply:?}");
     }
@@ -297,7 +296,7 @@ async fn two_transactions_create_one_schedule(place: Place) {
     // It waits for the first one, and then changes what that has created.
     let upsert = async |schedules: Schedules| schedules.upsert(&hourly("job").owner("b")).await;
     let (state, ()) = futures::join!(second.change(&store, &schedules, upsert), async {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        pause(20).await;
         first.run("COMMIT").await;
     });
     second.run("COMMIT").await;
