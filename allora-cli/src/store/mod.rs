@@ -90,7 +90,7 @@ impl StoreArgs {
     /// # Errors
     /// As [`settings`](Self::settings).
     pub(crate) fn security_warning(&self) -> Outcome<Option<String>> {
-        let Some(url) = self.url.clone().or(self.settings()?.url) else { return Ok(None) };
+        let Some(url) = self.url()? else { return Ok(None) };
         Ok(Url::parse(&url).ok().and_then(|url| url.security_warning()))
     }
 
@@ -100,7 +100,7 @@ impl StoreArgs {
     /// # Errors
     /// As [`settings`](Self::settings).
     pub(crate) fn shown(&self) -> Outcome<String> {
-        match self.url.clone().or(self.settings()?.url) {
+        match self.url()? {
             Some(url) => Ok(masked(&url)),
             None => Ok(format!(
                 "{} (a file of this machine, since neither --url, ALLORA_URL nor allora.toml names a \
@@ -108,6 +108,22 @@ impl StoreArgs {
                 Url::sqlite(local(false)?)?
             )),
         }
+    }
+
+    /// The URL, unless it is the local file that is used where nothing names a store.
+    ///
+    /// # Errors
+    /// As [`settings`](Self::settings).
+    pub(crate) fn url(&self) -> Outcome<Option<String>> {
+        Ok(match &self.url {
+            Some(url) => Some(url.clone()),
+            None => self.settings()?.url,
+        })
+    }
+
+    /// The store at this URL, with the other settings.
+    pub(crate) fn with_url(&self, url: String) -> Self {
+        Self { url: Some(url), ..self.clone() }
     }
 
     /// A store of this prefix in the same place.
@@ -141,7 +157,7 @@ impl StoreArgs {
     /// # Errors
     /// As [`settings`](Self::settings).
     pub(crate) fn is_local(&self) -> Outcome<bool> {
-        let Some(url) = self.url.clone().or(self.settings()?.url) else { return Ok(true) };
+        let Some(url) = self.url()? else { return Ok(true) };
         let url = masked(&url);
         let Some((_, rest)) = url.split_once("://") else { return Ok(url.starts_with("sqlite:")) };
         let place = rest.split('/').next().unwrap_or_default();
@@ -159,10 +175,9 @@ impl StoreArgs {
     /// # Errors
     /// As [`open`](Self::open). Stores that have no such call.
     pub(crate) async fn remove(&self) -> Outcome {
-        let settings = self.settings()?;
         let history = HistoryOptions::default().limits();
         let wanted = Wanted { prefix: self.prefix.clone(), history, tables: Tables::Keep };
-        let url = match self.url.clone().or(settings.url) {
+        let url = match self.url()? {
             Some(url) => url,
             None => format!("sqlite:{}", local(false)?.display()),
         };

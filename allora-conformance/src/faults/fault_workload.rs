@@ -87,8 +87,11 @@ impl FaultWorkload {
             .lost_after(lease)
             .poll_interval(Duration::from_millis(500))
             .on_event(move |event| reports.report(event));
-        self.names().fold(builder, |builder, name| {
-            let one = job(every(self.period), work.clone()).catch_up(all);
+        self.names().zip(0..).fold(builder, |builder, (name, number): (_, u32)| {
+            // Spread over the period, so that a fault at any time meets some runs.
+            let pairs = u32::try_from(self.pairs).unwrap_or(u32::MAX).max(1);
+            let spread = every(self.period).phase(self.period / pairs * (number / 2));
+            let one = job(spread, work.clone()).catch_up(all);
             let one = if is_once(&name) { one } else { one.at_least_once(lease) };
             builder.add(name, one)
         })

@@ -2,6 +2,7 @@
 
 use super::{
     cases::Cases,
+    line,
     node::{LEASE, PERIOD, ProveNode, history},
     verdict::{Mark, Verdict},
 };
@@ -12,7 +13,7 @@ use crate::{
     store::{Store, StoreArgs, Tables},
 };
 use allora_conformance::{
-    faults::{FaultWorkload, Node, wall},
+    faults::{FaultWorkload, Node, Proxy, wall},
     history::{Event, Summary, Violation, What},
 };
 use allora_core::backend::{HistoryEntry, HistoryQuery};
@@ -22,7 +23,6 @@ use std::{
     io::{BufRead, stdin},
     os::unix::fs::DirBuilderExt,
     path::PathBuf,
-    process::Command,
     sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
@@ -34,6 +34,10 @@ const BETWEEN: (u64, u64) = (4_000, 9_000);
 
 /// The time after its death at which a worker is replaced.
 const REPLACED: Duration = Duration::from_secs(1);
+
+/// The time that each answer takes more on a slow line, and for how long the line is slow.
+const SLOWER: Duration = Duration::from_millis(400);
+const SLOW: Duration = Duration::from_secs(5);
 
 /// The time without faults at the end, in which the last takeovers happen.
 const QUIET: Duration = Duration::from_secs(12);
@@ -50,11 +54,37 @@ pub(super) struct Campaign<'a> {
     random: u64,
     workload: FaultWorkload,
     folder: PathBuf,
-    workers: Vec<Option<Node>>,
+    workers: Vec<Worker>,
     marks: Vec<Mark>,
+    /// The number of faults so far.
+    faults: usize,
     /// What is to be done when, besides new faults.
     pending: VecDeque<(Instant, Act)>,
     ended_by_themselves: usize,
+}
+
+/// A process, and its line to the store if that can be led through this one.
+struct Worker {
+    node: Option<Node>,
+    line: Option<Proxy>,
+    place: StoreArgs,
+}
+
+/// The faults, in the order in which they happen. Those of the line come last.
+const FAULTS: [Fault; 6] =
+    [Fault::Kill, Fault::Freeze, Fault::Deploy, Fault::Cut, Fault::Silence, Fault::Slow];
+
+/// The faults that need no line.
+const OF_PROCESSES: usize = 3;
+
+#[derive(Clone, Copy)]
+enum Fault {
+    Kill,
+    Freeze,
+    Deploy,
+    Cut,
+    Silence,
+    Slow,
 }
 
 /// The end of a fault.
@@ -62,6 +92,7 @@ pub(super) struct Campaign<'a> {
 enum Act {
     Start(usize),
     Thaw(usize),
+    Hurry(usize),
 }
 
 impl<'a> Campaign<'a> {
@@ -69,7 +100,7 @@ impl<'a> Campaign<'a> {
     /// If there is no place for the log.
     pub(super) fn new(
         place: &'a StoreArgs,
-        minutes: u64,
+        time: Duration,
         rate: u64,
         workers: u64,
         seed: u64,
@@ -79,19 +110,25 @@ impl<'a> Campaign<'a> {
             Failure::failed(format!("cannot make the folder {}: {error}", folder.display()))
         })?;
         let pairs = usize::try_from(rate / 2).unwrap_or(1);
-        let workers = (0..workers).map(|_| None).collect();
+        let workers = (0..workers)
+            .map(|_| {
+                let (line, place) = line::of(place)?;
+                Ok(Worker { node: None, line, place })
+            })
+            .collect::<Outcome<_>>()?;
         Ok(Self {
             place,
-            time: Duration::from_secs(minutes * 60),
+            time,
             pairs,
             // A takeover adds entries.
-            entries: minutes * 60 * 2 + 1_000,
+            entries: time.as_secs() * 2 + 1_000,
             seed,
             random: seed,
             workload: FaultWorkload::new(folder.join("log"), PERIOD).pairs(pairs),
             folder,
             workers,
             marks: Vec::new(),
+            faults: 0,
             pending: VecDeque::new(),
             ended_by_themselves: 0,
         })
@@ -122,6 +159,11 @@ impl<'a> Campaign<'a> {
             }
         }
         drop(progress);
+        if self.faults == 0 {
+            return Err(Failure::failed(
+                "no fault happened, so nothing is proven: fewer than two workers were alive",
+            ));
+        }
         let to = wall();
         self.stop().await?;
         let (entries, violations) = self.settle().await?;
@@ -130,7 +172,7 @@ impl<'a> Campaign<'a> {
             shown,
             cases,
             seed: self.seed,
-            minutes: self.time.as_secs() / 60,
+            time: self.time,
             rate: self.pairs * 2,
             workers: self.workers.len(),
             from,
@@ -151,18 +193,16 @@ impl<'a> Campaign<'a> {
         Ok(verdict)
     }
 
-    fn command(&self) -> Outcome<Command> {
-        ProveNode::command(&self.workload, self.pairs, self.entries, self.place)
-    }
-
     fn start(&mut self, worker: usize) -> Outcome {
-        let node = Node::spawn(self.command()?);
+        let place = &self.workers[worker].place;
+        let node =
+            Node::spawn(ProveNode::command(&self.workload, self.pairs, self.entries, place)?);
         let failed = |error| Failure::failed(format!("cannot start a worker: {error}"));
-        self.workers[worker] = Some(node.map_err(failed)?);
+        self.workers[worker].node = Some(node.map_err(failed)?);
         Ok(())
     }
 
-    /// One more fault: each sort in turn, so that a short campaign has them all.
+    /// One more fault: each in turn, so that a short campaign has them all.
     fn fault(&mut self) -> Outcome {
         let healthy: Vec<usize> =
             (0..self.workers.len()).filter(|one| self.is_healthy(*one)).collect();
@@ -170,36 +210,55 @@ impl<'a> Campaign<'a> {
         if number < 2 {
             return Ok(());
         }
-        let worker = healthy[usize::try_from(self.draw(number)).unwrap_or(0)];
+        let chosen = healthy[usize::try_from(self.draw(number)).unwrap_or(0)];
+        let longer = Duration::from_millis(500 + self.draw(4_000));
         let now = clock::monotonic();
-        let Some(mut node) = self.workers[worker].take() else { return Ok(()) };
-        let shown = worker + 1;
-        match self.marks.len() % 3 {
-            0 => {
-                node.kill();
-                self.marks.push(Mark::now(format!("worker {shown} is killed")));
-                self.pending.push_back((now + REPLACED, Act::Start(worker)));
+        let Worker { node, line, .. } = &mut self.workers[chosen];
+        let possible = if line.is_some() { FAULTS.len() } else { OF_PROCESSES };
+        let (fault, number) = (FAULTS[self.faults % possible], chosen + 1);
+        self.faults += 1;
+        let (what, end) = match (fault, line) {
+            (Fault::Kill, _) => {
+                // Dropped, it is killed.
+                *node = None;
+                (format!("worker {number} is killed"), Some((REPLACED, Act::Start(chosen))))
             }
-            1 => {
-                let long = LEASE + Duration::from_millis(500 + self.draw(4_000));
-                node.signal("-STOP");
-                self.workers[worker] = Some(node);
-                self.marks.push(Mark::now(format!("worker {shown} is frozen for {long:?}")));
-                self.pending.push_back((now + long, Act::Thaw(worker)));
+            (Fault::Freeze, _) => {
+                node.iter().for_each(|node| node.signal("-STOP"));
+                let long = LEASE + longer;
+                (format!("worker {number} is frozen for {long:?}"), Some((long, Act::Thaw(chosen))))
             }
-            _ => {
-                self.marks
-                    .push(Mark::now(format!("worker {shown} is stopped, as by a deployment")));
-                thread::spawn(move || node.stop());
-                self.pending.push_back((now + REPLACED, Act::Start(worker)));
+            (Fault::Cut, Some(line)) => {
+                line.cut_after(0);
+                (format!("worker {number} loses an answer, with its connection"), None)
             }
-        }
+            (Fault::Silence, Some(line)) => {
+                line.fall_silent();
+                (format!("the connections of worker {number} fall silent"), None)
+            }
+            (Fault::Slow, Some(line)) => {
+                line.delay(SLOWER);
+                let what = format!("answers to worker {number} take {SLOWER:?} more, for {SLOW:?}");
+                (what, Some((SLOW, Act::Hurry(chosen))))
+            }
+            (Fault::Deploy | Fault::Cut | Fault::Silence | Fault::Slow, _) => {
+                if let Some(node) = node.take() {
+                    thread::spawn(move || node.stop());
+                }
+                let what = format!("worker {number} is stopped, as by a deployment");
+                (what, Some((REPLACED, Act::Start(chosen))))
+            }
+        };
+        self.marks.push(Mark::now(what));
+        self.pending.extend(end.map(|(after, act)| (now + after, act)));
         Ok(())
     }
 
     fn is_healthy(&self, worker: usize) -> bool {
-        let is_of = |act: &Act| matches!(act, Act::Start(one) | Act::Thaw(one) if *one == worker);
-        self.workers[worker].is_some() && !self.pending.iter().any(|(_, act)| is_of(act))
+        let is_of = |act: &Act| match act {
+            Act::Start(one) | Act::Thaw(one) | Act::Hurry(one) => *one == worker,
+        };
+        self.workers[worker].node.is_some() && !self.pending.iter().any(|(_, act)| is_of(act))
     }
 
     fn do_pending(&mut self) -> Outcome {
@@ -207,12 +266,17 @@ impl<'a> Campaign<'a> {
         let (done, rest): (VecDeque<_>, _) =
             std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| *at <= now);
         self.pending = rest;
-        for (_, act) in done {
-            match act {
-                Act::Start(worker) => self.start(worker)?,
-                Act::Thaw(worker) => {
-                    self.workers[worker].iter().for_each(|node| node.signal("-CONT"));
-                }
+        done.into_iter().try_for_each(|(_, act)| self.act(act))
+    }
+
+    fn act(&mut self, act: Act) -> Outcome {
+        match act {
+            Act::Start(worker) => return self.start(worker),
+            Act::Thaw(worker) => {
+                self.workers[worker].node.iter().for_each(|node| node.signal("-CONT"));
+            }
+            Act::Hurry(worker) => {
+                self.workers[worker].line.iter().for_each(|line| line.delay(Duration::ZERO));
             }
         }
         Ok(())
@@ -221,7 +285,7 @@ impl<'a> Campaign<'a> {
     /// A worker ends only when it is to.
     fn replace_ended(&mut self) -> Outcome {
         for worker in 0..self.workers.len() {
-            if self.workers[worker].as_mut().is_some_and(Node::has_ended) {
+            if self.workers[worker].node.as_mut().is_some_and(Node::has_ended) {
                 self.ended_by_themselves += 1;
                 self.marks.push(Mark::now(format!("worker {} ended by itself", worker + 1)));
                 self.start(worker)?;
@@ -233,11 +297,12 @@ impl<'a> Campaign<'a> {
     /// Stops the workers as a deployment does.
     async fn stop(&mut self) -> Outcome {
         for (_, act) in std::mem::take(&mut self.pending) {
-            if let Act::Thaw(worker) = act {
-                self.workers[worker].iter().for_each(|node| node.signal("-CONT"));
+            if !matches!(act, Act::Start(_)) {
+                self.act(act)?;
             }
         }
-        let nodes: Vec<Node> = self.workers.iter_mut().filter_map(Option::take).collect();
+        let nodes: Vec<Node> =
+            self.workers.iter_mut().filter_map(|worker| worker.node.take()).collect();
         let stopped = tokio::task::spawn_blocking(|| nodes.into_iter().for_each(Node::stop));
         stopped.await.map_err(|_| Failure::failed("a worker did not stop as it should"))
     }

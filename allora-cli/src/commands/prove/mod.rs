@@ -2,6 +2,7 @@
 
 mod campaign;
 mod cases;
+mod line;
 mod node;
 mod report;
 mod verdict;
@@ -23,6 +24,7 @@ use std::{
     fs,
     io::{self, Write},
     path::PathBuf,
+    time::Duration,
 };
 use verdict::Verdict;
 
@@ -37,9 +39,9 @@ use verdict::Verdict;
 /// if nothing ran twice and nothing was lost, otherwise 1.
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
-    /// The time for which workers run, in minutes.
-    #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..=360))]
-    minutes: u64,
+    /// The time for which workers run, in minutes: 0.3 to 1440, also in fractions.
+    #[arg(long, default_value = "2", value_parser = minutes, value_name = "MINUTES")]
+    minutes: Duration,
     /// The number of occurrences that come due each second.
     #[arg(long, default_value_t = 50, value_parser = value_parser!(u64).range(2..=2_000))]
     rate: u64,
@@ -101,6 +103,7 @@ impl Prove {
     fn announce(&self, scratch: &StoreArgs) -> Outcome {
         let prefix = scratch.prefix().unwrap_or_default();
         let Self { minutes, rate, workers, .. } = self;
+        let time = shown(*minutes);
         let cases = match self.without_cases {
             true => String::new(),
             false => format!(
@@ -113,7 +116,7 @@ impl Prove {
             &format!(
                 "{}: makes scratch stores with the prefix {prefix} and removes them; {cases}{workers} \
                  workers with up to {} connections, {rate} occurrences and about {} writes each second, \
-                 for {minutes} min",
+                 for {time}",
                 self.place.shown()?,
                 workers * CONNECTIONS,
                 rate * 3,
@@ -161,6 +164,21 @@ impl Prove {
             true => Ok(()),
             false => Err(Failure::failed("the store did not keep a promise; see above")),
         }
+    }
+}
+
+/// Minutes as people write them.
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| (0.3..=1_440.0).contains(minutes));
+    let minutes = minutes.ok_or("write minutes from 0.3 to 1440, as 2 or 0.5")?;
+    Ok(Duration::from_secs_f64((minutes * 60.0).round()))
+}
+
+/// A time in whole minutes, or in seconds.
+fn shown(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
     }
 }
 

@@ -20,8 +20,8 @@ pub(super) const LEASE: Duration = Duration::from_secs(5);
 /// The time between two occurrences of a job.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
-/// The duration of a run.
-const WORK: Duration = Duration::from_millis(20);
+/// The duration of a run: long enough that each fault meets some.
+const WORK: Duration = Duration::from_millis(300);
 
 /// The wait before another attempt to connect.
 const AGAIN: Duration = Duration::from_millis(500);

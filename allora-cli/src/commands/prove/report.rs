@@ -1,6 +1,6 @@
 //! The page of a verdict: its figures, and a plot of the lateness over time with the faults in it.
 
-use super::verdict::Verdict;
+use super::{shown, verdict::Verdict};
 use allora_conformance::history::percentile;
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -21,10 +21,10 @@ pub(super) fn page(verdict: &Verdict) -> String {
     };
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>allora prove</title><style>{STYLE}</style>\
-         <h1>{store}</h1><p class=\"{class}\">{said}</p><p>{minutes} min, {workers} workers, {rate} occurrences each \
+         <h1>{store}</h1><p class=\"{class}\">{said}</p><p>{time}, {workers} workers, {rate} occurrences each \
          second, seed {seed}.</p><table>",
         store = escaped(&verdict.shown),
-        minutes = verdict.minutes,
+        time = shown(verdict.time),
         workers = verdict.workers,
         rate = verdict.rate,
         seed = verdict.seed,

@@ -1,13 +1,13 @@
 //! The verdict: what was found, for people and for programs.
 
-use super::cases::Cases;
+use super::{cases::Cases, shown};
 use crate::output::on_one_line;
 use allora_conformance::{
     faults::wall,
     history::{Summary, Violation, percentile},
 };
 use serde_json::{Value, json};
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// A fault, or what a person has typed.
 #[derive(Debug)]
@@ -29,7 +29,8 @@ pub(super) struct Verdict {
     pub(super) shown: String,
     pub(super) cases: Cases,
     pub(super) seed: u64,
-    pub(super) minutes: u64,
+    /// How long the workers ran.
+    pub(super) time: Duration,
     pub(super) rate: usize,
     pub(super) workers: usize,
     /// When the workers were started and stopped, in milliseconds since 1970.
@@ -100,7 +101,7 @@ impl Verdict {
         });
         json!({
             "version": 1, "holds": self.holds(), "store": self.shown, "seed": self.seed,
-            "minutes": self.minutes, "rate": self.rate, "workers": self.workers,
+            "seconds": self.time.as_secs(), "rate": self.rate, "workers": self.workers,
             "cases": {
                 "hold": self.cases.hold, "denied": self.cases.denied,
                 "failed": failed.collect::<Vec<_>>(),
@@ -156,10 +157,11 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { shown, minutes, rate, workers, seed, .. } = self;
+        let Self { shown: store, rate, workers, seed, .. } = self;
+        let time = shown(self.time);
         writeln!(
             f,
-            "{shown}: {minutes} min, {workers} workers, {rate} occurrences each second, seed {seed}\n"
+            "{store}: {time}, {workers} workers, {rate} occurrences each second, seed {seed}\n"
         )?;
         for (name, text) in self.figures() {
             writeln!(f, "{name:<12} {text}")?;
