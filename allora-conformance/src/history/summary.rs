@@ -3,7 +3,7 @@
 use super::log::{Claims, Event, What};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a log amounts to. It judges nothing: that is [`check`](super::check()).
+/// The figures of a log. It judges nothing: that is [`check`](super::check()).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {

@@ -14,9 +14,9 @@ use crate::{
 use faults::Fault;
 use serde_json::{Value, json};
 use std::{
-    fs,
+    fs::{self, File},
     io::{Read, Write},
-    path::PathBuf,
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -68,6 +68,7 @@ pub(crate) fn each() -> Outcome {
 }
 
 /// Another one each time.
+#[expect(clippy::disallowed_methods, reason = "a chore in real time")]
 fn seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |now| now.as_secs())
@@ -160,11 +161,12 @@ impl Request {
             None => format!("sqlite:{}", file.display()),
             Some(arena) => url(store, &arena.told),
         };
-        let mut prove = self.prove(&url, &folder.join(format!("{store}.html")))?;
+        let log = folder.join(format!("{store}.log"));
+        let mut prove = self.prove(&url, &folder.join(format!("{store}.html")), &log)?;
         let injected = self.inject(store, arena.as_mut(), &mut prove);
-        let verdict = end(prove, injected.is_err())?;
+        let verdict = end(prove, injected.is_err()).map_err(|failure| with(failure, &log))?;
         let _ = fs::remove_file(&file);
-        let injected = injected?;
+        let injected = injected.map_err(|failure| with(failure, &log))?;
         let result = json!({
             "store": store, "seed": self.seed, "injected": injected, "verdict": verdict,
             "revision": revision(),
@@ -178,18 +180,20 @@ impl Request {
         }
     }
 
-    fn prove(&self, url: &str, page: &PathBuf) -> Outcome<Child> {
+    fn prove(&self, url: &str, page: &Path, log: &Path) -> Outcome<Child> {
+        let log = File::create(log).map_err(|cause| cannot(log, &cause))?;
         let kind = if self.is_optimised { "release" } else { "debug" };
         let mut prove = Command::new(target().join(kind).join("allora"));
         prove.args(["prove", "--yes", "--json", "--without-cases"]).current_dir(root());
         prove.args(["--minutes", &self.minutes.to_string(), "--rate", &self.rate.to_string()]);
         prove.args(["--seed", &self.seed.to_string(), "--report"]).arg(page);
         prove.env("ALLORA_URL", url).env_remove("ALLORA_CONFIG").env_remove("ALLORA_ENVIRONMENT");
-        prove.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        prove.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         prove.spawn().map_err(|cause| Failure::Check(format!("allora prove: {cause}")))
     }
 
     /// Each fault of the store in turn, at times of the seed, until it is time to be quiet. Returns the faults.
+    #[expect(clippy::disallowed_methods, reason = "a chore in real time")]
     fn inject(
         &self,
         store: &str,
@@ -245,6 +249,15 @@ fn end(mut prove: Child, is_useless: bool) -> Outcome<Value> {
         .map_err(|_| Failure::Check(format!("allora prove gave no verdict: {status}")))
 }
 
+/// The failure, with the last words of `prove`.
+fn with(failure: Failure, log: &Path) -> Failure {
+    let said = fs::read_to_string(log).unwrap_or_default();
+    match (failure, said.lines().last()) {
+        (Failure::Check(what), Some(last)) => Failure::Check(format!("{what} ({last})")),
+        (failure, _) => failure,
+    }
+}
+
 /// The address as the command reads it.
 fn url(store: &str, told: &[String]) -> String {
     let (_, scheme) = STORES.iter().find(|(name, _)| *name == store).expect("one of the table");
@@ -252,6 +265,11 @@ fn url(store: &str, told: &[String]) -> String {
         .split(',')
         .map(|url| url.split_once("://").map_or(url, |(_, place)| place))
         .collect();
+    // A store needs a session of its own, which the pooler lends under this name.
+    let places: Vec<String> = match store {
+        "pgbouncer" => places.iter().map(|place| place.replace("/postgres", "/session")).collect(),
+        _ => places.into_iter().map(str::to_owned).collect(),
+    };
     let path = told.get(1).map_or(String::new(), |master| format!("/{master}"));
     format!("{scheme}://{}{path}", places.join(","))
 }
@@ -264,7 +282,7 @@ fn revision() -> String {
     String::from_utf8_lossy(&said).trim().to_owned()
 }
 
-fn cannot(what: &std::path::Path, cause: &std::io::Error) -> Failure {
+fn cannot(what: &Path, cause: &std::io::Error) -> Failure {
     Failure::Check(format!("{}: {cause}", what.display()))
 }
 

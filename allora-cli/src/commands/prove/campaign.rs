@@ -58,7 +58,7 @@ pub(super) struct Campaign<'a> {
     marks: Vec<Mark>,
     /// The number of faults so far.
     faults: usize,
-    /// What is to be done when, besides new faults.
+    /// The ends of faults, each with its time.
     pending: VecDeque<(Instant, Act)>,
     ended_by_themselves: usize,
 }

@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-/// What the cases have found.
+/// The outcomes of the cases.
 #[derive(Debug, Default)]
 pub(super) struct Cases {
     pub(super) hold: usize,

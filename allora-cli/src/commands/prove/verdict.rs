@@ -29,7 +29,7 @@ pub(super) struct Verdict {
     pub(super) shown: String,
     pub(super) cases: Cases,
     pub(super) seed: u64,
-    /// How long the workers ran.
+    /// The time for which the workers ran.
     pub(super) time: Duration,
     pub(super) rate: usize,
     pub(super) workers: usize,
