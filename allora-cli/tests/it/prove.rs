@@ -70,7 +70,7 @@ fn what_cannot_be_proven_is_refused_before_anything_is_made() {
         assert_eq!(said.out, "");
     }
     let usage = allora(&["prove", "--minutes", "0"]);
-    assert!(usage.err.contains("write minutes from 0.3 to 1440"), "{usage:?}");
+    assert!(usage.err.contains("write minutes from 0.3 to 360"), "{usage:?}");
 }
 
 #[test]

@@ -118,9 +118,16 @@ impl Request {
         }
     }
 
+    /// The build's folder.
+    fn build(&self) -> &'static str {
+        if self.is_optimised { "release" } else { "debug" }
+    }
+
     /// One thread for each store.
     fn run(&self) -> Outcome {
-        let mut build = cargo(&["build", "--locked", "-p", "allora-cli", "--all-features"]);
+        // With the features of the whole, so that what the tests have compiled is used.
+        let words = ["build", "--locked", "--workspace", "--all-features", "--bin", "allora"];
+        let mut build = cargo(&words);
         if self.is_optimised {
             build.arg("--release");
         }
@@ -169,7 +176,7 @@ impl Request {
         let injected = injected.map_err(|failure| with(failure, &log))?;
         let result = json!({
             "store": store, "seed": self.seed, "injected": injected, "verdict": verdict,
-            "revision": revision(),
+            "revision": revision(), "build": self.build(), "at_once": self.stores.len(),
         });
         let place = folder.join(format!("{store}-{}.json", self.seed));
         fs::write(&place, format!("{result:#}\n")).map_err(|cause| cannot(&place, &cause))?;
@@ -182,8 +189,7 @@ impl Request {
 
     fn prove(&self, url: &str, page: &Path, log: &Path) -> Outcome<Child> {
         let log = File::create(log).map_err(|cause| cannot(log, &cause))?;
-        let kind = if self.is_optimised { "release" } else { "debug" };
-        let mut prove = Command::new(target().join(kind).join("allora"));
+        let mut prove = Command::new(target().join(self.build()).join("allora"));
         prove.args(["prove", "--yes", "--json", "--without-cases"]).current_dir(root());
         prove.args(["--minutes", &self.minutes.to_string(), "--rate", &self.rate.to_string()]);
         prove.args(["--seed", &self.seed.to_string(), "--report"]).arg(page);

@@ -120,16 +120,18 @@ fn text(results: &[Value]) -> String {
     page += "\n*Cut off* is a run at most once whose worker died: it is recorded as lost in the history, and not run\n\
              again. *Taken over* is a run at least once that another worker began again. *Latest* is the longest time from\n\
              the time of an occurrence to its start, outages of the server included.\n\n\
-             # The runs\n\n| store | minutes | occurrences each second | seed | revision |\n|---|---|---|---|---|\n";
+             # The runs\n\n| store | minutes | occurrences each second | stores at once | build | seed | revision |\n|---|---|---|---|---|---|---|\n";
     for result in results {
         let seconds = number(result, "seconds");
         let _ = writeln!(
             page,
-            "| {} | {}.{} | {} | {} | {} |",
+            "| {} | {}.{} | {} | {} | {} | {} | {} |",
             result["store"].as_str().unwrap_or_default(),
             seconds / 60,
             seconds % 60 * 10 / 60,
             number(result, "rate"),
+            result["at_once"],
+            result["build"].as_str().unwrap_or_default(),
             result["seed"],
             result["revision"].as_str().unwrap_or_default(),
         );
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn the_page_adds_up_the_runs_of_a_store() {
         let result = |seed: u64, twice: u64| {
-            json!({ "store": "redis", "seed": seed, "revision": "abc", "injected": ["killed", "frozen"], "verdict": {
+            json!({ "store": "redis", "seed": seed, "revision": "abc", "build": "debug", "at_once": 5, "injected": ["killed", "frozen"], "verdict": {
                 "holds": twice == 0, "due": 100, "twice": twice, "lost": 0, "cut_off": 2, "taken_over": 3,
                 "seconds": 90, "rate": 20, "late_ms": { "p99": 5, "max": seed },
                 "faults": [{ "what": "worker 1 is killed" }, { "what": "the server is killed" }],
@@ -162,7 +164,7 @@ mod tests {
             ),
             "{page}"
         );
-        assert!(page.contains("| redis | 1.5 | 20 | 7 | abc |"), "{page}");
+        assert!(page.contains("| redis | 1.5 | 20 | 5 | debug | 7 | abc |"), "{page}");
         assert!(is_kept(&result(7, 0)) && !is_kept(&result(7, 1)));
     }
 }

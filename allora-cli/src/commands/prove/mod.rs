@@ -39,7 +39,7 @@ use verdict::Verdict;
 /// if nothing ran twice and nothing was lost, otherwise 1.
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
-    /// The time for which workers run, in minutes: 0.3 to 1440, also in fractions.
+    /// The time for which workers run, in minutes: 0.3 to 360, also in fractions.
     #[arg(long, default_value = "2", value_parser = minutes, value_name = "MINUTES")]
     minutes: Duration,
     /// The number of occurrences that come due each second.
@@ -169,8 +169,8 @@ impl Prove {
 
 /// Minutes as people write them.
 fn minutes(text: &str) -> Result<Duration, String> {
-    let minutes = text.parse::<f64>().ok().filter(|minutes| (0.3..=1_440.0).contains(minutes));
-    let minutes = minutes.ok_or("write minutes from 0.3 to 1440, as 2 or 0.5")?;
+    let minutes = text.parse::<f64>().ok().filter(|minutes| (0.3..=360.0).contains(minutes));
+    let minutes = minutes.ok_or("write minutes from 0.3 to 360, as 2 or 0.5")?;
     Ok(Duration::from_secs_f64((minutes * 60.0).round()))
 }
 
