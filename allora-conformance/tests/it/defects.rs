@@ -275,8 +275,8 @@ impl Defect for KeepsLateCheckpoints {
         if let (Ok(Reply::LeaseLost), Some(checkpoint), Some(record)) =
             (&reply, step.operation.checkpoint, &mut *step.record)
         {
-            let kept = record.occurrence_data.iter_mut();
-            kept.for_each(|one| one.checkpoint = Some(checkpoint.to_vec()));
+            let kept = record.occurrence_data.iter_mut().flat_map(|one| &mut one.checkpoint);
+            kept.for_each(|saved| saved.value = checkpoint.to_vec());
         }
         reply
     }
