@@ -282,6 +282,17 @@ impl Defect for KeepsLateCheckpoints {
     }
 }
 
+/// Offers nothing before its scheduled time, not even what a calendar has moved to an earlier day.
+pub(crate) struct ForgetsMovesAhead;
+impl Defect for ForgetsMovesAhead {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        let cursors = step.record.iter_mut().flat_map(|record| &mut record.cursor);
+        cursors.for_each(|next| next.due_at = next.due_at.max(next.scheduled_at));
+        reply
+    }
+}
+
 /// Loses what follows the ends of runs.
 pub(crate) struct LosesTheOutbox;
 impl Defect for LosesTheOutbox {
