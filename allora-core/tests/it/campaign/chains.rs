@@ -301,7 +301,7 @@ impl World {
             true => {
                 builder.kind(format!("kind of {}", plan.name), seat.handler(plan.takes, plan.end()))
             }
-            false => builder.add(&plan.name, plan.code(&seat, &self.plans)),
+            false => builder.add(plan.name.as_str(), plan.code(&seat, &self.plans)),
         };
         let builder = self.plans.iter().fold(builder, add);
         self.members.push(seat.run(builder.build().unwrap()));
