@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
 
 mod bench;
+mod chaos;
 mod ci;
 mod command;
 mod disk;
@@ -36,6 +37,15 @@ cargo xtask COMMAND
   lines          the lines of product code of each package
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
+  chaos --store STORE,.. [--minutes N] [--rate N] [--seed S] [--debug]
+                 `allora prove` on private servers that are killed, frozen, restarted and failed
+                 over meanwhile; fails if something ran twice or was lost, or a fault did not happen
+                 --store   sqlite, postgres, pgbouncer, mysql, redis, redis-sentinel, etcd,
+                           etcd-cluster, or each, all at the same time
+                 --minutes (default: 5)
+                 --rate    occurrences each second (default: 50)
+                 --debug   the build of the tests, as `ci` has it
+  chaos report   writes RELIABILITY.md from the results in the target folder
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -100,6 +110,7 @@ fn run(args: &[String]) -> Outcome {
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
         "lines" => none(rest).and_then(|()| lines::run()),
+        "chaos" => chaos::run(rest),
         "ci" => none(rest).and_then(|()| ci::run()),
         "bench" => bench::run(rest),
         "publish" => match rest {
@@ -141,6 +152,7 @@ mod tests {
             "bench a b",
             "bench --fast",
             "bench compare",
+            "chaos",
         ] {
             assert!(matches!(run(&words(line)), Err(Failure::Usage(_))), "{line}");
         }
