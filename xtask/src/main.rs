@@ -14,6 +14,7 @@ mod package;
 mod publish;
 mod screenshots;
 mod services;
+mod sim;
 mod stores;
 mod test;
 mod tidy;
@@ -46,6 +47,9 @@ cargo xtask COMMAND
                  --rate    occurrences each second (default: 50)
                  --debug   the build of the tests, as `ci` has it
   chaos report   writes RELIABILITY.md from the results in the target folder
+  sim [--hours N] [--seed S]
+                 simulated clusters in which much goes wrong, until N hours of them have passed
+                 (default: 1000); a seed that fails is made small and can be replayed alone
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -107,6 +111,7 @@ fn run(args: &[String]) -> Outcome {
         "test" => test::run(&test::Request::parse(rest)?).end(),
         "services" => services::run(rest),
         "versions" => none(rest).and_then(|()| versions::run()),
+        "sim" => sim::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
         "lines" => none(rest).and_then(|()| lines::run()),
@@ -153,6 +158,7 @@ mod tests {
             "bench --fast",
             "bench compare",
             "chaos",
+            "sim --hours many",
         ] {
             assert!(matches!(run(&words(line)), Err(Failure::Usage(_))), "{line}");
         }

@@ -1,6 +1,6 @@
 //! One world: drawn from its seed, played to its end.
 
-use super::books;
+use super::{books, shrink::Cut};
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_core::{
     BoxError, CatchUp, Cron, Event, JobSpec, Overlap, Pattern, Retry, SchedulerBuilder, Schedules,
@@ -61,6 +61,8 @@ pub(super) struct Coverage {
 pub(super) struct Played {
     pub(super) trace: u64,
     pub(super) coverage: Coverage,
+    /// The time that has passed in the world.
+    pub(super) time: Duration,
 }
 
 /// Draws; its own, so that a world does not change when the library draws more.
@@ -107,8 +109,13 @@ struct Swarm {
 }
 
 impl Swarm {
-    fn drawn(dice: &mut Dice) -> Self {
-        let mut rate = |most: u64| if dice.one_in(2) { 0 } else { dice.below(most) + 1 };
+    /// Of a cut world, what is left out does not happen; the draws are the same.
+    fn drawn(dice: &mut Dice, cut: &Cut) -> Self {
+        let mut kinds = 0..;
+        let mut rate = |most: u64| {
+            let drawn = if dice.one_in(2) { 0 } else { dice.below(most) + 1 };
+            if cut.leaves_out(kinds.next().unwrap_or_default()) { 0 } else { drawn }
+        };
         Self {
             rates: Rates {
                 lose_request: rate(100),
@@ -131,9 +138,10 @@ impl Swarm {
     }
 }
 
-pub(super) fn play(seed: u64) -> Played {
+/// The world of this seed, without what is cut from it.
+pub(super) fn play(seed: u64, cut: &Cut) -> Played {
     let dice = &mut Dice::new(seed);
-    let swarm = Swarm::drawn(dice);
+    let swarm = Swarm::drawn(dice, cut);
     // Half of the worlds begin shortly before the clocks change in Paris.
     let start = match dice.below(4) {
         0 => "2026-03-29T00:58:00Z",
@@ -141,19 +149,21 @@ pub(super) fn play(seed: u64) -> Played {
         _ => "2026-01-01T00:00:00Z",
     };
     let lab = Lab::starting(Sim::starting_at(seed, start.parse().unwrap()));
-    let plans: Vec<Plan> = (0..1 + dice.below(4)).map(|n| Plan::drawn(n, dice)).collect();
+    let mut plans: Vec<Plan> = (0..1 + dice.below(4)).map(|n| Plan::drawn(n, dice)).collect();
+    plans.truncate(cut.jobs);
     let mut world = World { lab, plans, members: Vec::new(), swarm, seen: Coverage::default() };
     let slots = dice.pick(&[1, 2, 3, 100]);
     world.stock();
     world.join(dice, slots);
     world.join(dice, slots);
-    for _ in 0..60 + dice.below(100) {
+    for _ in 0..(60 + dice.below(100)).min(cut.steps) {
         world.lab.sim.run_for(ms(dice.below(8_000)));
         world.happen(dice, slots);
     }
     world.calm(slots);
     world.audit();
-    Played { trace: world.lab.sim.trace(), coverage: world.seen }
+    let sim = &world.lab.sim;
+    Played { trace: sim.trace(), coverage: world.seen, time: sim.elapsed() }
 }
 
 impl Plan {
