@@ -8,6 +8,7 @@ mod bench;
 mod ci;
 mod command;
 mod disk;
+mod fuzz;
 mod lines;
 mod package;
 mod publish;
@@ -36,6 +37,10 @@ cargo xtask COMMAND
   lines          the lines of product code of each package
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
+  fuzz [TARGET..] [--minutes N] [--write]
+                 the parsers of foreign text under libFuzzer; fuzz/README.md has the targets
+                 --minutes  for each target (default: 5)
+                 --write    the figures into fuzz/README.md
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -99,6 +104,7 @@ fn run(args: &[String]) -> Outcome {
         "versions" => none(rest).and_then(|()| versions::run()),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
+        "fuzz" => fuzz::run(rest),
         "lines" => none(rest).and_then(|()| lines::run()),
         "ci" => none(rest).and_then(|()| ci::run()),
         "bench" => bench::run(rest),
