@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 
-/// What parsers get wrong more often than other bytes.
+/// Pieces of text that parsers get wrong more often than others.
 const WORDS: [&[u8]; 22] = [
     b"0",
     b"-1",

@@ -48,7 +48,7 @@ pub(crate) fn record(data: &[u8]) {
     assert_eq!(record.head().map(|head| head.due_at), head);
 }
 
-/// What is written is read as the same.
+/// The bytes of a record are read as the same record.
 fn is_kept(record: &Record) {
     let bytes = encode(record);
     let again = decode(&bytes);

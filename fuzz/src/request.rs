@@ -74,7 +74,7 @@ pub(crate) fn request(data: &[u8]) {
     });
 }
 
-/// How a request shows who sends it.
+/// The proof of the sender of a request.
 #[derive(Clone, Copy, PartialEq)]
 enum Auth {
     None,

@@ -1,8 +1,8 @@
-//! What clients, nodes and workers hand in: definitions, their settings, lines of an export, tickets of runs.
+//! Texts of clients, nodes and workers: definitions, their settings, lines of an export, tickets of runs.
 
 use crate::{
     schedule::moves_on,
-    text::{Refusal, is_one_line, text, value},
+    text::{Refusal, text, value},
 };
 use allora_core::{
     After, AlertRule, Breaker, ConcurrencyKey, JobHistory, LabelSelector, StoredSchedule,

@@ -11,13 +11,13 @@ use std::{
     process::Command,
 };
 
-/// What `cargo fuzz` sets: the coverage that the engine reads, and the checks of a debug build. None of it needs
+/// The flags that `cargo fuzz` sets: the coverage that the engine reads, and the checks of a debug build. None of it needs
 /// a nightly compiler.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks";
 
-/// What to run.
+/// The targets to run, and for how long.
 #[derive(Debug, PartialEq)]
 struct Request {
     /// Empty: all.

@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod command;
+mod deny;
 mod disk;
 mod fuzz;
 mod lines;
@@ -41,6 +42,9 @@ cargo xtask COMMAND
                  the parsers of foreign text under libFuzzer; fuzz/README.md has the targets
                  --minutes  for each target (default: 5)
                  --write    the figures into fuzz/README.md
+  deny [--advisories]
+                 the licences, sources and versions of all dependencies, by deny.toml
+                 --advisories  known weaknesses as well, from the network
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -104,6 +108,7 @@ fn run(args: &[String]) -> Outcome {
         "versions" => none(rest).and_then(|()| versions::run()),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
+        "deny" => deny::run(rest),
         "fuzz" => fuzz::run(rest),
         "lines" => none(rest).and_then(|()| lines::run()),
         "ci" => none(rest).and_then(|()| ci::run()),

@@ -261,6 +261,7 @@ mod tests {
             (r#"{"calendar": "a"}"#, "must have the texts"),
             (r#"{"calendar": "a", "text": "61"}"#, "the calendar \"a\""),
             (r#"{"name": "a", "error": "b"}"#, "unknown field `error`"),
+            (r#"{"a\u001bb": 1}"#, r"unknown field `a\u{1b}b`"),
         ] {
             let error = line.parse::<ExportLine>().unwrap_err().to_string();
             assert!(error.contains(says), "{line}: {error}");
