@@ -1,7 +1,7 @@
 //! The command's own reading of the clock, where no store decides.
 
 use allora_core::Time;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Now, by this machine's clock.
 #[expect(clippy::disallowed_methods, reason = "the one place where the command reads the clock")]
@@ -13,4 +13,10 @@ pub(crate) fn now() -> Time {
 #[expect(clippy::disallowed_methods, reason = "the one place where the command reads this clock")]
 pub(crate) fn monotonic() -> Instant {
     Instant::now()
+}
+
+/// Waits, on the runtime of this command.
+#[expect(clippy::disallowed_methods, reason = "the one place where the command waits by itself")]
+pub(crate) async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
 }

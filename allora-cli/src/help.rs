@@ -21,7 +21,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Stored schedules", &["add", "modify", "delete", "sync", "export", "import", "calendar"]),
-    ("Set up", &["init", "gc", "token", "completions", "man"]),
+    ("Set up", &["init", "gc", "prove", "token", "completions", "man"]),
 ];
 
 /// `command`, with its commands in groups: clap lists them in one.

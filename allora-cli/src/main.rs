@@ -78,10 +78,13 @@ enum Command {
     Export(commands::export::Export),
     Import(commands::import::Import),
     Doctor(commands::doctor::Doctor),
+    Prove(commands::prove::Prove),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),
     #[command(hide = true)]
     Names(commands::names::Names),
+    #[command(hide = true, name = commands::prove::NODE)]
+    ProveNode(commands::prove::ProveNode),
     #[command(hide = true, name = daemon::user::HELPER)]
     AsUser(daemon::user::AsUser),
 }
@@ -146,6 +149,8 @@ impl Allora {
             Command::Export(export) => export.run(),
             Command::Import(import) => import.run(),
             Command::Doctor(doctor) => doctor.run(),
+            Command::Prove(prove) => prove.run(),
+            Command::ProveNode(node) => node.run(),
             Command::Completions(completions) => completions.run(Allora::command()),
             Command::Man(man) => man.run(Allora::command()),
             Command::Names(names) => names.run(),

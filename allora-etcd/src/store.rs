@@ -4,8 +4,9 @@ use crate::{
     cache::Cache, client::Client, due_index::DueIndex, keys::Keys, name_pages::NamePages,
     sessions::Sessions,
 };
-use allora_core::store::HistoryPruning;
+use allora_core::{Result, store::HistoryPruning};
 use chrono::TimeDelta;
+use etcd_client::{DeleteOptions, Txn, TxnOp};
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
@@ -44,6 +45,19 @@ impl Etcd {
     /// A difference of more than two seconds is also logged as a warning.
     pub fn skew(&self) -> Option<TimeDelta> {
         self.store.sessions.skew()
+    }
+
+    /// Deletes all keys of this store's prefix, with all jobs and their history. For scratch stores: nodes
+    /// that use it see an emptied store.
+    ///
+    /// # Errors
+    /// That of etcd, which may have deleted them. Repeat the call.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have deleted them.
+    pub async fn delete_keys(self) -> Result {
+        let all = TxnOp::delete(self.store.keys.all(), Some(DeleteOptions::new().with_prefix()));
+        self.store.client.txn("delete_keys", Txn::new().and_then([all])).await.map(drop)
     }
 }
 

@@ -60,6 +60,19 @@ impl Redis {
     pub fn builder() -> RedisBuilder {
         RedisBuilder::default()
     }
+
+    /// Deletes all keys of this store's prefix, with all jobs and their history, some thousand at a time so
+    /// that no other client waits for long. It walks over all keys of the server. For scratch stores: nodes
+    /// that use it see an emptied store.
+    ///
+    /// # Errors
+    /// That of the server, which may have deleted some of them. Repeat the call.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have deleted some of them.
+    pub async fn delete_keys(self) -> Result {
+        self.store.delete_keys().await
+    }
 }
 
 impl fmt::Debug for Redis {

@@ -48,6 +48,34 @@ pub(crate) struct Store {
     pub(crate) cache: Mutex<Cache>,
 }
 
+/// Deletes the keys with a hash tag among the next ones of the server, and returns the place after them. By a
+/// script, since a cluster routes it by its key.
+const DELETE_SOME: &str = "\
+local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 5000)
+for _, key in ipairs(found[2]) do redis.call('UNLINK', key) end
+return found[1]";
+
+impl Store {
+    pub(crate) async fn delete_keys(&self) -> Result {
+        const OP: &str = "delete_keys";
+        let tags = self.keys.all().map(|(_, shard)| shard.state()).chain([self.keys.meta()]);
+        for key in tags {
+            let tag = key.rsplit_once(':').map_or("", |(tag, _)| tag);
+            let mut place = "0".to_owned();
+            loop {
+                let mut delete = redis::cmd("EVAL");
+                delete.arg(DELETE_SOME).arg(1).arg(&key).arg(&place).arg(format!("{tag}:*"));
+                place =
+                    self.connection.ask(&delete).await.map_err(|error| self.failed(OP, error))?;
+                if place == "0" {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The beginning of a script's reply.
 pub(crate) struct Prelude {
     /// The server's clock, in microseconds.

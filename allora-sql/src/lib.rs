@@ -73,6 +73,18 @@ impl Sql {
     pub fn builder() -> SqlBuilder {
         SqlBuilder::default()
     }
+
+    /// Drops the tables of this store's prefix, with all jobs and their history. For scratch stores: nodes
+    /// that use them fail from then on.
+    ///
+    /// # Errors
+    /// That of the database, which may have dropped some of them. Repeat the call.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have dropped some of them.
+    pub async fn drop_tables(self) -> Result {
+        self.client.drop_tables().await
+    }
 }
 
 impl fmt::Debug for Sql {

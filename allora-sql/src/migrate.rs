@@ -170,6 +170,22 @@ impl Client {
         Ok(())
     }
 
+    /// Drops all tables.
+    pub(crate) async fn drop_tables(&self) -> Result {
+        const OP: &str = "drop_tables";
+        retry!(self, OP, async {
+            let mut tx = self.driver.transaction().await?;
+            let mut done = Ok(());
+            for (table, _) in self.dialect.probes() {
+                if done.is_ok() {
+                    done = tx.conn()?.script(sql(format!("DROP TABLE IF EXISTS {table}"))).await;
+                }
+            }
+            tx.end(done).await
+        })
+        .map_err(permanent)
+    }
+
     /// Every table with its columns.
     async fn check_tables(&self) -> Result {
         for (table, probe) in self.dialect.probes() {

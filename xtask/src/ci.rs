@@ -5,7 +5,7 @@
 //! their compiled code.
 
 use crate::{
-    Failure, Outcome,
+    Failure, Outcome, chaos,
     command::{cargo, root, run as run_step, step, target},
     deny, disk, package, publish, test, tidy, versions,
 };
@@ -35,6 +35,10 @@ pub(crate) fn run() -> Outcome {
     note(publish::run(false));
     let report = test::run(&test::Request::everything());
     failures.extend(report.failure());
+    // The tests have installed the servers and built the command.
+    if let Err(Failure::Usage(what) | Failure::Check(what)) = chaos::each() {
+        failures.push(what);
+    }
     // The tests have installed the servers. A new release of one is no fault of a change.
     if let Err(Failure::Usage(what) | Failure::Check(what)) = versions::run() {
         println!("warning: {what}");

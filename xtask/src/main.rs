@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
 
 mod bench;
+mod chaos;
 mod ci;
 mod command;
 mod deny;
@@ -45,6 +46,15 @@ cargo xtask COMMAND
   deny [--advisories]
                  the licences, sources and versions of all dependencies, by deny.toml
                  --advisories  known weaknesses as well, from the network
+  chaos --store STORE,.. [--minutes N] [--rate N] [--seed S] [--debug]
+                 `allora prove` on private servers that are killed, frozen, restarted and failed
+                 over meanwhile; fails if something ran twice or was lost, or a fault did not happen
+                 --store   sqlite, postgres, pgbouncer, mysql, redis, redis-sentinel, etcd,
+                           etcd-cluster, or each, all at the same time
+                 --minutes (default: 5)
+                 --rate    occurrences each second (default: 50)
+                 --debug   the build of the tests, as `ci` has it
+  chaos report   writes RELIABILITY.md from the results in the target folder
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -111,6 +121,7 @@ fn run(args: &[String]) -> Outcome {
         "deny" => deny::run(rest),
         "fuzz" => fuzz::run(rest),
         "lines" => none(rest).and_then(|()| lines::run()),
+        "chaos" => chaos::run(rest),
         "ci" => none(rest).and_then(|()| ci::run()),
         "bench" => bench::run(rest),
         "publish" => match rest {
@@ -152,6 +163,7 @@ mod tests {
             "bench a b",
             "bench --fast",
             "bench compare",
+            "chaos",
         ] {
             assert!(matches!(run(&words(line)), Err(Failure::Usage(_))), "{line}");
         }

@@ -30,6 +30,7 @@ pub(crate) mod next;
 pub(crate) mod nodes;
 mod options;
 pub(crate) mod pause;
+pub(crate) mod prove;
 pub(crate) mod reset;
 pub(crate) mod run;
 mod selection;

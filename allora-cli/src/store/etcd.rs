@@ -10,6 +10,18 @@ use std::sync::Arc;
 /// # Errors
 /// A URL that is not one, and what etcd says.
 pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
+    Ok(Arc::new(connect(url, wanted).await?))
+}
+
+/// Removes a store.
+///
+/// # Errors
+/// As [`open`].
+pub(super) async fn remove(url: &str, wanted: Wanted) -> Outcome {
+    Ok(connect(url, wanted).await?.delete_keys().await?)
+}
+
+async fn connect(url: &str, wanted: Wanted) -> Outcome<Etcd> {
     let servers = Servers::of(url)?;
     if !servers.path.is_empty() {
         return Err(Failure::wrong(
@@ -28,7 +40,7 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
     }
     let scheme = if url.starts_with("etcds:") { "https" } else { "http" };
     let endpoints = servers.hosts.iter().map(|host| format!("{scheme}://{host}"));
-    Ok(Arc::new(builder.connect(endpoints).await?))
+    Ok(builder.connect(endpoints).await?)
 }
 
 /// A part of a URL without its percent signs.

@@ -28,7 +28,9 @@ use allora_core::{Backend, backend::HistoryLimits};
 use allora_sql::Url;
 use clap::Args;
 use nix::unistd::geteuid;
-use std::{env, fs, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
+use std::{
+    env, fs, net::IpAddr, os::unix::fs::DirBuilderExt, path::PathBuf, process::Command, sync::Arc,
+};
 
 /// Which store is meant.
 #[derive(Args, Clone)]
@@ -88,7 +90,7 @@ impl StoreArgs {
     /// # Errors
     /// As [`settings`](Self::settings).
     pub(crate) fn security_warning(&self) -> Outcome<Option<String>> {
-        let Some(url) = self.url.clone().or(self.settings()?.url) else { return Ok(None) };
+        let Some(url) = self.url()? else { return Ok(None) };
         Ok(Url::parse(&url).ok().and_then(|url| url.security_warning()))
     }
 
@@ -98,13 +100,96 @@ impl StoreArgs {
     /// # Errors
     /// As [`settings`](Self::settings).
     pub(crate) fn shown(&self) -> Outcome<String> {
-        match self.url.clone().or(self.settings()?.url) {
+        match self.url()? {
             Some(url) => Ok(masked(&url)),
             None => Ok(format!(
                 "{} (a file of this machine, since neither --url, ALLORA_URL nor allora.toml names a \
                  store)",
                 Url::sqlite(local(false)?)?
             )),
+        }
+    }
+
+    /// The URL, unless it is the local file that is used where nothing names a store.
+    ///
+    /// # Errors
+    /// As [`settings`](Self::settings).
+    pub(crate) fn url(&self) -> Outcome<Option<String>> {
+        Ok(match &self.url {
+            Some(url) => Some(url.clone()),
+            None => self.settings()?.url,
+        })
+    }
+
+    /// The store at this URL, with the other settings.
+    pub(crate) fn with_url(&self, url: String) -> Self {
+        Self { url: Some(url), ..self.clone() }
+    }
+
+    /// A store of this prefix in the same place.
+    pub(crate) fn with_prefix(&self, prefix: &str) -> Self {
+        Self { prefix: Some(prefix.to_owned()), ..self.clone() }
+    }
+
+    /// The prefix of the command line.
+    pub(crate) fn prefix(&self) -> Option<&str> {
+        self.prefix.as_deref()
+    }
+
+    /// The process of this command, when it is started, finds the same store. A URL may have a password, so it
+    /// is not among the arguments, which other users can see.
+    pub(crate) fn pass_to(&self, command: &mut Command) {
+        let mut add = |name: &str, value: Option<&std::ffi::OsStr>| {
+            if let Some(value) = value {
+                command.arg(name).arg(value);
+            }
+        };
+        add("--prefix", self.prefix.as_ref().map(AsRef::as_ref));
+        add("--environment", self.environment.as_ref().map(AsRef::as_ref));
+        add("--config", self.config.as_ref().map(AsRef::as_ref));
+        if let Some(url) = &self.url {
+            command.env("ALLORA_URL", url);
+        }
+    }
+
+    /// `true` if the store is on this machine, by its URL.
+    ///
+    /// # Errors
+    /// As [`settings`](Self::settings).
+    pub(crate) fn is_local(&self) -> Outcome<bool> {
+        let Some(url) = self.url()? else { return Ok(true) };
+        let url = masked(&url);
+        let Some((_, rest)) = url.split_once("://") else { return Ok(url.starts_with("sqlite:")) };
+        let place = rest.split('/').next().unwrap_or_default();
+        let hosts = place.rsplit_once('@').map_or(place, |(_, hosts)| hosts);
+        let is_local = |host: &str| {
+            let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+            let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+            host.is_empty() || host == "localhost" || address.is_ok_and(|one| one.is_loopback())
+        };
+        Ok(hosts.split(',').all(is_local))
+    }
+
+    /// Removes the store of a prefix that is only this command's, with all that is in it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). Stores that have no such call.
+    pub(crate) async fn remove(&self) -> Outcome {
+        let history = HistoryOptions::default().limits();
+        let wanted = Wanted { prefix: self.prefix.clone(), history, tables: Tables::Keep };
+        let url = match self.url()? {
+            Some(url) => url,
+            None => format!("sqlite:{}", local(false)?.display()),
+        };
+        match scheme(&url)? {
+            "sqlite" | "postgres" | "postgresql" | "mysql" | "mariadb" => {
+                sql::remove(Url::parse(&url).map_err(Failure::of_input)?, wanted).await
+            }
+            "etcd" | "etcds" => etcd::remove(&url, wanted).await,
+            "redis-quorum" | "rediss-quorum" => {
+                Err(Failure::wrong("a scratch store on a quorum cannot be removed"))
+            }
+            _ => redis::remove(&url, wanted).await,
         }
     }
 

@@ -12,13 +12,25 @@ use std::sync::Arc;
 /// # Errors
 /// A URL that is not one, and what the server says.
 pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
+    Ok(Arc::new(connect(url, wanted).await?))
+}
+
+/// Removes a store.
+///
+/// # Errors
+/// As [`open`].
+pub(super) async fn remove(url: &str, wanted: Wanted) -> Outcome {
+    Ok(connect(url, wanted).await?.delete_keys().await?)
+}
+
+async fn connect(url: &str, wanted: Wanted) -> Outcome<Redis> {
     let mut builder = Redis::builder().history(wanted.history);
     if let Some(prefix) = wanted.prefix {
         builder = builder.prefix(prefix);
     }
     let (scheme, _) = url.split_once(':').unwrap_or_default();
     let Some((scheme, form)) = scheme.split_once('+').filter(|(_, form)| *form != "unix") else {
-        return Ok(Arc::new(builder.connect(url).await?));
+        return Ok(builder.connect(url).await?);
     };
     let servers = Servers::of(url)?;
     let login = servers.login;
@@ -41,5 +53,5 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
             builder.connect_sentinel(each(&db), master).await?
         }
     };
-    Ok(Arc::new(store))
+    Ok(store)
 }

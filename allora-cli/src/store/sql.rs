@@ -13,6 +13,18 @@ const MIGRATE: &str = "connect once with migrations on";
 /// # Errors
 /// An error of the database. If the tables must exist and do not: the command that creates them.
 pub(super) async fn open(url: Url, wanted: Wanted) -> Outcome<Store> {
+    Ok(Arc::new(connect(url, wanted).await?))
+}
+
+/// Removes a store.
+///
+/// # Errors
+/// An error of the database.
+pub(super) async fn remove(url: Url, wanted: Wanted) -> Outcome {
+    Ok(connect(url, wanted).await?.drop_tables().await?)
+}
+
+async fn connect(url: Url, wanted: Wanted) -> Outcome<Sql> {
     let Wanted { prefix, history, tables } = wanted;
     let mut builder = Sql::builder().history(history);
     if let Some(prefix) = prefix {
@@ -35,13 +47,12 @@ pub(super) async fn open(url: Url, wanted: Wanted) -> Outcome<Store> {
     {
         make_private(Path::new(file));
     }
-    let store = builder.connect_to(url).await.map_err(|error| match Failure::from(error) {
+    builder.connect_to(url).await.map_err(|error| match Failure::from(error) {
         Failure::Failed(what) if tables == Tables::Keep && what.contains(MIGRATE) => {
             Failure::failed(what.replacen(MIGRATE, "run `allora init` once", 1))
         }
         failure => failure,
-    })?;
-    Ok(Arc::new(store))
+    })
 }
 
 /// Makes the file of a new store, which only its owner may read: it has commands and data. SQLite

@@ -27,6 +27,7 @@ mod nodes;
 mod operators;
 mod packaging;
 mod perfectsched;
+mod prove;
 mod questions;
 mod records;
 mod reload;

@@ -1,4 +1,4 @@
-//! Two jobs that the nodes of one test share, one of each delivery, and what was written down of
+//! The jobs that the nodes of one test share, of each delivery as many, and what was written down of
 //! them.
 
 use super::{Log, RecordingBackend, wall};
@@ -25,12 +25,27 @@ pub const ONCE: &str = "at-most-once";
 pub struct FaultWorkload {
     path: PathBuf,
     period: Duration,
+    pairs: usize,
 }
 
 impl FaultWorkload {
     /// In this file and one beside it, of two jobs with so long between two occurrences.
     pub fn new(path: impl Into<PathBuf>, period: Duration) -> Self {
-        Self { path: path.into(), period }
+        Self { path: path.into(), period, pairs: 1 }
+    }
+
+    /// Sets the number of jobs of each delivery. Default: 1.
+    #[must_use]
+    pub fn pairs(mut self, pairs: usize) -> Self {
+        self.pairs = pairs;
+        self
+    }
+
+    /// The names of the jobs: [`LEAST`], [`ONCE`], and these with a number behind them.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let numbered =
+            (1..self.pairs).flat_map(|i| [format!("{LEAST}-{i}"), format!("{ONCE}-{i}")]);
+        [LEAST.to_owned(), ONCE.to_owned()].into_iter().chain(numbered)
     }
 
     /// The file.
@@ -47,7 +62,7 @@ impl FaultWorkload {
         self.path.with_extension("reports")
     }
 
-    /// A scheduler of both jobs that writes down what it does. Their runs take `work`, and are
+    /// A scheduler of all jobs that writes down what it does. Their runs take `work`, and are
     /// believed to live for `lease`.
     pub fn scheduler(
         &self,
@@ -67,15 +82,19 @@ impl FaultWorkload {
             }
         };
         let all = CatchUp::All { limit: 1_000 };
-        let least = job(every(self.period), work.clone()).at_least_once(lease).catch_up(all);
-        let once = job(every(self.period), work).catch_up(all);
-        Scheduler::builder(RecordingBackend::new(store, log))
+        let builder = Scheduler::builder(RecordingBackend::new(store, log))
             .runtime(runtime)
             .lost_after(lease)
             .poll_interval(Duration::from_millis(500))
-            .add(LEAST, least)
-            .add(ONCE, once)
-            .on_event(move |event| reports.report(event))
+            .on_event(move |event| reports.report(event));
+        self.names().zip(0..).fold(builder, |builder, (name, number): (_, u32)| {
+            // Spread over the period, so that a fault at any time meets some runs.
+            let pairs = u32::try_from(self.pairs).unwrap_or(u32::MAX).max(1);
+            let spread = every(self.period).phase(self.period / pairs * (number / 2));
+            let one = job(spread, work.clone()).catch_up(all);
+            let one = if is_once(&name) { one } else { one.at_least_once(lease) };
+            builder.add(name, one)
+        })
     }
 
     /// The events written so far.
@@ -124,44 +143,60 @@ impl FaultWorkload {
         again.next().map(|(event, claims)| (event.clone(), claims))
     }
 
-    /// The events that nodes wrote about a job, and those that only the store's history has. The
-    /// history must be read first: nodes have then written every event that it contains.
-    fn merged_log(&self, job: &str, past: &[HistoryEntry]) -> Vec<Event> {
-        let mut log = self.log();
-        log.retain(|event| event.job == job);
-        log.extend(history::merge_store_history(&log, job, past));
-        log
-    }
-
     /// The last occurrence of a job that was taken.
     ///
     /// # Panics
     /// If none was, or none was started.
     pub fn last_claimed(&self, job: &str, past: &[HistoryEntry]) -> i64 {
-        let log = self.merged_log(job, past);
+        let log = merged(&self.log(), job, past);
         assert!(log.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
         claims(&log).map(|(_, claims)| claims.occurrence).max().unwrap()
     }
 
     /// The violations in the log of a job, whatever its store has recorded.
-    pub fn violations_in_log(&self, job: &str) -> Vec<Violation> {
-        self.checked(job, &[], None)
+    pub fn violations_in_log(&self, log: &[Event], job: &str) -> Vec<Violation> {
+        self.checked(log, job, &[], None)
     }
 
     /// The violations for a job: every nominal instant up to this one must have run correctly, or
-    /// be recorded as lost, missed or skipped.
-    pub fn violations(&self, job: &str, past: &[HistoryEntry], until: i64) -> Vec<Violation> {
-        self.checked(job, past, Some(until))
+    /// be recorded as lost, missed or skipped. The history must have been read before the log: nodes had then
+    /// written every event that it contains.
+    pub fn violations(
+        &self,
+        log: &[Event],
+        job: &str,
+        past: &[HistoryEntry],
+        until: i64,
+    ) -> Vec<Violation> {
+        self.checked(log, job, past, Some(until))
     }
 
-    fn checked(&self, job: &str, past: &[HistoryEntry], until: Option<i64>) -> Vec<Violation> {
+    fn checked(
+        &self,
+        log: &[Event],
+        job: &str,
+        past: &[HistoryEntry],
+        until: Option<i64>,
+    ) -> Vec<Violation> {
         let period = i64::try_from(self.period.as_millis()).unwrap();
         let following = |_: &str, at| Some(at + period);
         let law = Invariant::new(&following);
         let law = if let Some(until) = until { law.until(until).completed() } else { law };
-        let law = if job == ONCE { law.at_most_once() } else { law };
-        check(&self.merged_log(job, past), &law)
+        let law = if is_once(job) { law.at_most_once() } else { law };
+        check(&merged(log, job, past), &law)
     }
+}
+
+/// The job runs at most once.
+pub fn is_once(job: &str) -> bool {
+    job.starts_with(ONCE)
+}
+
+/// The events that nodes wrote about a job, and those that only the store's history has.
+fn merged(log: &[Event], job: &str, past: &[HistoryEntry]) -> Vec<Event> {
+    let mut log: Vec<Event> = log.iter().filter(|event| event.job == job).cloned().collect();
+    log.extend(history::merge_store_history(&log, job, past));
+    log
 }
 
 /// The takes in a log, with their events.

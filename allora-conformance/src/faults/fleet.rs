@@ -238,7 +238,8 @@ impl<S: NodeStore> Fleet<S> {
         if self.entries(ONCE).is_none() {
             self.all_resolve_their_claims();
             self.stop();
-            let mut found = [LEAST, ONCE].map(|job| self.violations_in_log(job)).concat();
+            let log = self.log();
+            let mut found = [LEAST, ONCE].map(|job| self.violations_in_log(&log, job)).concat();
             found.retain(|violation| !self.is_of_forgotten_end(violation));
             assert_eq!(found, [], "{:#?}", self.about(&found));
             return Vec::new();
@@ -253,7 +254,7 @@ impl<S: NodeStore> Fleet<S> {
             let mut found = Vec::new();
             for (job, until) in until {
                 let entries = self.entries(job).unwrap_or_default();
-                found.extend(self.violations(job, &entries, until));
+                found.extend(self.violations(&self.log(), job, &entries, until));
             }
             let open = |violation: &Violation| matches!(violation, Violation::Unsettled { .. });
             if !found.iter().any(open) || Instant::now() >= end {

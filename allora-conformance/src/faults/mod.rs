@@ -15,7 +15,7 @@ mod slow_backend;
 mod traced_backend;
 mod wrapped;
 
-pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims};
+pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims, is_once};
 pub use fleet::{Fleet, NodeStore, a_node_runs_and_stops, is_node};
 pub use lost_replies::{LostReplies, lost_replies};
 pub use partial_backend::{Hang, Partial, PartialBackend, Shares};

@@ -3,7 +3,7 @@
 use futures::{FutureExt, channel::oneshot};
 use std::{
     env,
-    io::{Read, stdin},
+    io::{self, Read, stdin},
     process::{Child, Command, Stdio},
     thread,
 };
@@ -21,8 +21,20 @@ impl Node {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args([test, "--exact", "--nocapture"]);
         command.envs(values.iter().map(|(name, value)| (variable(name), value)));
-        command.stdin(Stdio::piped()).stdout(Stdio::null());
-        Self(command.spawn().unwrap())
+        Self::spawn(command).unwrap()
+    }
+
+    /// Starts a node by this command, which must await [`stop_request`](Self::stop_request).
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn spawn(mut command: Command) -> io::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().map(Self)
+    }
+
+    /// The process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
     }
 
     /// The values that this process received, if it is such a node.

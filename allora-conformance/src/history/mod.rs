@@ -28,9 +28,11 @@ mod log;
 mod merge;
 mod spans;
 mod stall;
+mod summary;
 mod trace;
 
 pub use check::{Invariant, Violation, check};
 pub use log::{Claims, Event, Outcome, What, read, write};
 pub use merge::merge_store_history;
+pub use summary::{Summary, percentile};
 pub use trace::{Code, Delays, Execution, Following, Observation, Running, Seen, Trace};

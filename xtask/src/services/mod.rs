@@ -6,11 +6,14 @@
 //! closed; the guard then stops its server, hung or not, and removes the data. `cargo xtask services
 //! up` starts them without guards, for development.
 
+mod arena;
 mod etcd;
 pub(crate) mod install;
 mod mariadb;
 mod postgres;
 mod redis;
+
+pub(crate) use arena::Arena;
 
 use crate::{
     Failure, Outcome,
@@ -334,13 +337,14 @@ impl Service {
     }
 }
 
-/// The shell that stops one server when our end of its pipe is closed. The folder is gone when the
-/// last server of the service is.
+/// The shell that stops one server when our end of its pipe is closed, and starts it again for each line that
+/// comes through it. The folder is gone when the last server of the service is.
 fn guard(site: &Site, server: &Command) -> std::io::Result<Child> {
     // SIGINT is the terminal's word to the whole group: the server and we get it, the guard stays.
     // A server that a test has stopped with SIGSTOP takes SIGTERM only when it goes on.
-    const SCRIPT: &str = "trap '' INT HUP; folder=$1; shift; \"$@\" >>\"$folder/log\" 2>&1 </dev/null & \
-                          server=$!; read -r _; kill -TERM $server; kill -CONT $server; \
+    const SCRIPT: &str = "trap '' INT HUP; folder=$1; shift; \
+                          while \"$@\" >>\"$folder/log\" 2>&1 </dev/null & server=$!; read -r _; \
+                          do wait $server; done; kill -TERM $server; kill -CONT $server; \
                           wait $server; cd /; rm -rf \"$folder\"";
     let mut guard = site.command("sh");
     guard.args(["-c", SCRIPT, "guard"]).arg(&site.folder);

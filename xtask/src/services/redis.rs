@@ -160,7 +160,10 @@ fn is_joined(site: &Site) -> bool {
 
 /// True if each sentinel knows enough others for a majority, and the replica is up to date.
 fn is_watched(site: &Site) -> bool {
-    asked(site.ports[1], &["INFO", "replication"]).contains("master_link_status:up")
+    // Which of the two is the replica changes with each failover.
+    let follows =
+        |port: &u16| asked(*port, &["INFO", "replication"]).contains("master_link_status:up");
+    site.ports[..2].iter().any(follows)
         && site.ports[2..].iter().all(|port| {
             asked(*port, &["SENTINEL", "CKQUORUM", MASTER]).starts_with("OK 3")
                 && asked(*port, &["SENTINEL", "REPLICAS", MASTER]).contains("slave")

@@ -1,0 +1,438 @@
+//! The campaign: workers, the faults that happen to them, and the settling of the books.
+
+use super::{
+    cases::Cases,
+    line,
+    node::{LEASE, PERIOD, ProveNode, history},
+    verdict::{Mark, Verdict},
+};
+use crate::{
+    clock,
+    failure::{Failure, Outcome},
+    output::Progress,
+    store::{Store, StoreArgs, Tables},
+};
+use allora_conformance::{
+    faults::{FaultWorkload, Node, Proxy, wall},
+    history::{Event, Summary, Violation, What},
+};
+use allora_core::backend::{HistoryEntry, HistoryQuery};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    env, fs,
+    io::{BufRead, stdin},
+    os::unix::fs::DirBuilderExt,
+    path::PathBuf,
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The time of the first fault, and the longest and shortest time between two.
+const FIRST: Duration = Duration::from_secs(5);
+const BETWEEN: (u64, u64) = (4_000, 9_000);
+
+/// The time after its death at which a worker is replaced.
+const REPLACED: Duration = Duration::from_secs(1);
+
+/// The time that each answer takes more on a slow line, and for how long the line is slow.
+const SLOWER: Duration = Duration::from_millis(400);
+const SLOW: Duration = Duration::from_secs(5);
+
+/// The time without faults at the end, in which the last takeovers happen.
+const QUIET: Duration = Duration::from_secs(12);
+
+/// The longest time for the settling of the books, in which the store may be failing over.
+const SETTLED: Duration = Duration::from_secs(180);
+
+pub(super) struct Campaign<'a> {
+    place: &'a StoreArgs,
+    time: Duration,
+    pairs: usize,
+    entries: u64,
+    seed: u64,
+    random: u64,
+    workload: FaultWorkload,
+    folder: PathBuf,
+    workers: Vec<Worker>,
+    marks: Vec<Mark>,
+    /// The number of faults so far.
+    faults: usize,
+    /// The ends of faults, each with its time.
+    pending: VecDeque<(Instant, Act)>,
+    ended_by_themselves: usize,
+}
+
+/// A process, and its line to the store if that can be led through this one.
+struct Worker {
+    node: Option<Node>,
+    line: Option<Proxy>,
+    place: StoreArgs,
+}
+
+/// The faults, in the order in which they happen. Those of the line come last.
+const FAULTS: [Fault; 6] =
+    [Fault::Kill, Fault::Freeze, Fault::Deploy, Fault::Cut, Fault::Silence, Fault::Slow];
+
+/// The faults that need no line.
+const OF_PROCESSES: usize = 3;
+
+#[derive(Clone, Copy)]
+enum Fault {
+    Kill,
+    Freeze,
+    Deploy,
+    Cut,
+    Silence,
+    Slow,
+}
+
+/// The end of a fault.
+#[derive(Clone, Copy)]
+enum Act {
+    Start(usize),
+    Thaw(usize),
+    Hurry(usize),
+}
+
+impl<'a> Campaign<'a> {
+    /// # Errors
+    /// If there is no place for the log.
+    pub(super) fn new(
+        place: &'a StoreArgs,
+        time: Duration,
+        rate: u64,
+        workers: u64,
+        seed: u64,
+    ) -> Outcome<Self> {
+        let folder = env::temp_dir().join(format!("allora-prove-{}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|error| {
+            Failure::failed(format!("cannot make the folder {}: {error}", folder.display()))
+        })?;
+        let pairs = usize::try_from(rate / 2).unwrap_or(1);
+        let workers = (0..workers)
+            .map(|_| {
+                let (line, place) = line::of(place)?;
+                Ok(Worker { node: None, line, place })
+            })
+            .collect::<Outcome<_>>()?;
+        Ok(Self {
+            place,
+            time,
+            pairs,
+            // A takeover adds entries.
+            entries: time.as_secs() * 2 + 1_000,
+            seed,
+            random: seed,
+            workload: FaultWorkload::new(folder.join("log"), PERIOD).pairs(pairs),
+            folder,
+            workers,
+            marks: Vec::new(),
+            faults: 0,
+            pending: VecDeque::new(),
+            ended_by_themselves: 0,
+        })
+    }
+
+    pub(super) async fn run(mut self, cases: Cases, shown: String) -> Outcome<Verdict> {
+        let marks = marks_of_stdin();
+        for worker in 0..self.workers.len() {
+            self.start(worker)?;
+        }
+        let (begin, from) = (clock::monotonic(), wall());
+        let mut fault_at = begin + FIRST;
+        let mut progress = Progress::new("occurrences have run");
+        let mut seen = Seen::default();
+        while clock::monotonic() < begin + self.time {
+            clock::pause(Duration::from_millis(200)).await;
+            progress.more(seen.more(&self.workload)?);
+            while let Ok(what) = marks.try_recv() {
+                self.marks.push(Mark::now(what));
+            }
+            self.do_pending()?;
+            self.replace_ended()?;
+            let now = clock::monotonic();
+            if now >= fault_at && now + QUIET < begin + self.time {
+                self.fault()?;
+                let (least, most) = BETWEEN;
+                fault_at = now + Duration::from_millis(least + self.draw(most - least));
+            }
+        }
+        drop(progress);
+        if self.faults == 0 {
+            return Err(Failure::failed(
+                "no fault happened, so nothing is proven: fewer than two workers were alive",
+            ));
+        }
+        let to = wall();
+        self.stop().await?;
+        let (entries, violations) = self.settle().await?;
+        let log = self.workload.log();
+        let verdict = Verdict {
+            shown,
+            cases,
+            seed: self.seed,
+            time: self.time,
+            rate: self.pairs * 2,
+            workers: self.workers.len(),
+            from,
+            to,
+            due: due(&log),
+            cut_off: counted(&entries, "lost"),
+            left_out: counted(&entries, "missed") + counted(&entries, "skipped"),
+            rejected: self.workload.reported("LeaseLost"),
+            ended_by_themselves: self.ended_by_themselves,
+            summary: Summary::of(&log),
+            marks: std::mem::take(&mut self.marks),
+            violations,
+        };
+        if verdict.violations.is_empty() {
+            // A log that stays harms nothing.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+        Ok(verdict)
+    }
+
+    fn start(&mut self, worker: usize) -> Outcome {
+        let place = &self.workers[worker].place;
+        let node =
+            Node::spawn(ProveNode::command(&self.workload, self.pairs, self.entries, place)?);
+        let failed = |error| Failure::failed(format!("cannot start a worker: {error}"));
+        self.workers[worker].node = Some(node.map_err(failed)?);
+        Ok(())
+    }
+
+    /// One more fault: each in turn, so that a short campaign has them all.
+    fn fault(&mut self) -> Outcome {
+        let healthy: Vec<usize> =
+            (0..self.workers.len()).filter(|one| self.is_healthy(*one)).collect();
+        let number = u64::try_from(healthy.len()).unwrap_or(0);
+        if number < 2 {
+            return Ok(());
+        }
+        let chosen = healthy[usize::try_from(self.draw(number)).unwrap_or(0)];
+        let longer = Duration::from_millis(500 + self.draw(4_000));
+        let now = clock::monotonic();
+        let Worker { node, line, .. } = &mut self.workers[chosen];
+        let possible = if line.is_some() { FAULTS.len() } else { OF_PROCESSES };
+        let (fault, number) = (FAULTS[self.faults % possible], chosen + 1);
+        self.faults += 1;
+        let (what, end) = match (fault, line) {
+            (Fault::Kill, _) => {
+                // Dropped, it is killed.
+                *node = None;
+                (format!("worker {number} is killed"), Some((REPLACED, Act::Start(chosen))))
+            }
+            (Fault::Freeze, _) => {
+                node.iter().for_each(|node| node.signal("-STOP"));
+                let long = LEASE + longer;
+                (format!("worker {number} is frozen for {long:?}"), Some((long, Act::Thaw(chosen))))
+            }
+            (Fault::Cut, Some(line)) => {
+                line.cut_after(0);
+                (format!("worker {number} loses an answer, with its connection"), None)
+            }
+            (Fault::Silence, Some(line)) => {
+                line.fall_silent();
+                (format!("the connections of worker {number} fall silent"), None)
+            }
+            (Fault::Slow, Some(line)) => {
+                line.delay(SLOWER);
+                let what = format!("answers to worker {number} take {SLOWER:?} more, for {SLOW:?}");
+                (what, Some((SLOW, Act::Hurry(chosen))))
+            }
+            (Fault::Deploy | Fault::Cut | Fault::Silence | Fault::Slow, _) => {
+                if let Some(node) = node.take() {
+                    thread::spawn(move || node.stop());
+                }
+                let what = format!("worker {number} is stopped, as by a deployment");
+                (what, Some((REPLACED, Act::Start(chosen))))
+            }
+        };
+        self.marks.push(Mark::now(what));
+        self.pending.extend(end.map(|(after, act)| (now + after, act)));
+        Ok(())
+    }
+
+    fn is_healthy(&self, worker: usize) -> bool {
+        let is_of = |act: &Act| match act {
+            Act::Start(one) | Act::Thaw(one) | Act::Hurry(one) => *one == worker,
+        };
+        self.workers[worker].node.is_some() && !self.pending.iter().any(|(_, act)| is_of(act))
+    }
+
+    fn do_pending(&mut self) -> Outcome {
+        let now = clock::monotonic();
+        let (done, rest): (VecDeque<_>, _) =
+            std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| *at <= now);
+        self.pending = rest;
+        done.into_iter().try_for_each(|(_, act)| self.act(act))
+    }
+
+    fn act(&mut self, act: Act) -> Outcome {
+        match act {
+            Act::Start(worker) => return self.start(worker),
+            Act::Thaw(worker) => {
+                self.workers[worker].node.iter().for_each(|node| node.signal("-CONT"));
+            }
+            Act::Hurry(worker) => {
+                self.workers[worker].line.iter().for_each(|line| line.delay(Duration::ZERO));
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker ends only when it is to.
+    fn replace_ended(&mut self) -> Outcome {
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].node.as_mut().is_some_and(Node::has_ended) {
+                self.ended_by_themselves += 1;
+                self.marks.push(Mark::now(format!("worker {} ended by itself", worker + 1)));
+                self.start(worker)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the workers as a deployment does.
+    async fn stop(&mut self) -> Outcome {
+        for (_, act) in std::mem::take(&mut self.pending) {
+            if !matches!(act, Act::Start(_)) {
+                self.act(act)?;
+            }
+        }
+        let nodes: Vec<Node> =
+            self.workers.iter_mut().filter_map(|worker| worker.node.take()).collect();
+        let stopped = tokio::task::spawn_blocking(|| nodes.into_iter().for_each(Node::stop));
+        stopped.await.map_err(|_| Failure::failed("a worker did not stop as it should"))
+    }
+
+    /// Gives the last leases the time to end, with one worker more, and judges each job.
+    async fn settle(&mut self) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>)> {
+        let end = clock::monotonic() + SETTLED;
+        let store = self.place.open(Tables::Keep, history(self.entries)).await?;
+        let claimed = last_claimed(&self.workload.log());
+        if claimed.is_empty() {
+            return Err(Failure::failed("no worker has run anything; see its errors above"));
+        }
+        self.start(0)?;
+        loop {
+            let mut all = Vec::new();
+            for job in claimed.keys() {
+                all.push((job, entries(&store, job, end).await?));
+            }
+            let log = self.workload.log();
+            let judged = all
+                .iter()
+                .flat_map(|(job, past)| self.workload.violations(&log, job, past, claimed[*job]));
+            let violations: Vec<Violation> = judged.collect();
+            let is_open = |one: &Violation| matches!(one, Violation::Unsettled { .. });
+            if !violations.iter().any(is_open) || clock::monotonic() >= end {
+                let all = all.into_iter().flat_map(|(_, past)| past).collect();
+                self.stop().await?;
+                return Ok((all, violations));
+            }
+            clock::pause(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// The next random number below this one (splitmix64).
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound.max(1)
+    }
+}
+
+/// The lines that people type while it runs.
+fn marks_of_stdin() -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            if !line.trim().is_empty() && sender.send(line.trim().to_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The part of the log that has been counted.
+#[derive(Default)]
+struct Seen(usize);
+
+impl Seen {
+    /// The starts since the last call.
+    fn more(&mut self, workload: &FaultWorkload) -> Outcome<usize> {
+        use std::io::{Read, Seek, SeekFrom};
+        let Ok(mut file) = fs::File::open(workload.path()) else { return Ok(0) };
+        let mut text = Vec::new();
+        let place = u64::try_from(self.0).unwrap_or(u64::MAX);
+        file.seek(SeekFrom::Start(place))?;
+        file.read_to_end(&mut text)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.0 += whole;
+        let lines = String::from_utf8_lossy(&text[..whole]);
+        Ok(lines.lines().filter(|line| line.contains("\"what\":\"start\"")).count())
+    }
+}
+
+/// The history of a job with its active runs; asked again while the store does not answer.
+async fn entries(store: &Store, job: &str, end: Instant) -> Outcome<Vec<HistoryEntry>> {
+    loop {
+        let read = async {
+            let (Some(queries), Some(history)) = (store.queries(), store.history()) else {
+                return Ok(Vec::new());
+            };
+            let state = queries.get(job).await?;
+            let entries = history.entries(HistoryQuery::new(50_000).name(job)).await?;
+            Ok(state.with_active_runs(entries))
+        };
+        match read.await {
+            Ok(entries) => return Ok(entries),
+            Err(error) if clock::monotonic() >= end => {
+                let error: allora_core::Error = error;
+                return Err(error.into());
+            }
+            Err(_) => clock::pause(Duration::from_millis(500)).await,
+        }
+    }
+}
+
+/// The last occurrence of each job that was claimed.
+fn last_claimed(log: &[Event]) -> BTreeMap<String, i64> {
+    claimed(log).map(|(job, range)| (job.to_owned(), range.1)).collect()
+}
+
+/// The first and the last occurrence of each job that were claimed.
+fn claimed(log: &[Event]) -> impl Iterator<Item = (&str, (i64, i64))> {
+    let mut jobs: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for event in log {
+        if let What::Claim(claims) = event.what {
+            let at = claims.occurrence;
+            let range = jobs.entry(&event.job).or_insert((at, at));
+            *range = (range.0.min(at), range.1.max(at));
+        }
+    }
+    jobs.into_iter()
+}
+
+/// The occurrences from the first that was claimed to the last one.
+fn due(log: &[Event]) -> usize {
+    let period = i64::try_from(PERIOD.as_millis()).unwrap_or(1);
+    let each = claimed(log).map(|(_, (first, last))| (last - first) / period + 1);
+    usize::try_from(each.sum::<i64>()).unwrap_or(0)
+}
+
+/// The occurrences with this outcome, those of ranges included.
+fn counted(entries: &[HistoryEntry], word: &str) -> usize {
+    let period = i64::try_from(PERIOD.as_millis()).unwrap_or(1);
+    let those = entries.iter().filter(|entry| entry.outcome.word() == word);
+    let each = those.map(|entry| {
+        let first = entry.occurrence.scheduled_at;
+        (entry.last.unwrap_or(first) - first).num_milliseconds() / period + 1
+    });
+    usize::try_from(each.sum::<i64>()).unwrap_or(0)
+}

@@ -1,0 +1,91 @@
+//! A worker of `allora prove`: a process of its own.
+
+use crate::{
+    clock,
+    failure::{Failure, Outcome},
+    session,
+    store::{HistoryOptions, StoreArgs, Tables},
+};
+use allora_conformance::faults::{FaultWorkload, Node};
+use allora_core::runtime::Tokio;
+use clap::Args;
+use std::{path::PathBuf, process::Command, time::Duration};
+
+/// The name of the hidden command.
+pub(crate) const NODE: &str = "prove-node";
+
+/// The lease of the runs: after it, the runs of a dead worker are taken over.
+pub(super) const LEASE: Duration = Duration::from_secs(5);
+
+/// The time between two occurrences of a job.
+pub(super) const PERIOD: Duration = Duration::from_secs(1);
+
+/// The duration of a run: long enough that each fault meets some.
+const WORK: Duration = Duration::from_millis(300);
+
+/// The wait before another attempt to connect.
+const AGAIN: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Args)]
+pub(crate) struct ProveNode {
+    /// The file of what the worker does.
+    log: PathBuf,
+    /// The number of jobs of each delivery.
+    pairs: usize,
+    /// The number of history entries that each job has.
+    entries: u64,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+impl ProveNode {
+    /// The command that starts it.
+    pub(super) fn command(
+        workload: &FaultWorkload,
+        pairs: usize,
+        entries: u64,
+        place: &StoreArgs,
+    ) -> Outcome<Command> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+        let mut command = Command::new(program);
+        command.arg(NODE).arg(workload.path());
+        command.args([pairs.to_string(), entries.to_string()]);
+        place.pass_to(&mut command);
+        Ok(command)
+    }
+
+    pub(crate) fn run(self) -> Outcome {
+        let stop = Node::stop_request();
+        session::run(async {
+            let runtime = Tokio::current()?;
+            let history = history(self.entries);
+            // The store may be failing over.
+            let store = loop {
+                match self.place.open(Tables::Keep, history).await {
+                    Ok(store) => break store,
+                    Err(Failure::Unavailable(_)) => clock::pause(AGAIN).await,
+                    Err(failure) => return Err(failure),
+                }
+            };
+            let scheduler = FaultWorkload::new(&self.log, PERIOD)
+                .pairs(self.pairs)
+                .scheduler(store, runtime, LEASE, WORK)
+                // Runs that hang must not use up the worker's capacity.
+                .concurrency(1_000)
+                .grace(Duration::from_secs(2))
+                .build()?;
+            scheduler.run_until(stop).await;
+            Ok(())
+        })
+    }
+}
+
+/// So many entries of each job.
+pub(super) fn history(entries: u64) -> HistoryOptions {
+    HistoryOptions {
+        history: Some(entries),
+        history_failures: Some(entries),
+        ..HistoryOptions::default()
+    }
+}

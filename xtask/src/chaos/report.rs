@@ -1,0 +1,170 @@
+//! RELIABILITY.md, from the results of runs.
+
+use crate::{
+    Failure, Outcome,
+    command::{root, target},
+};
+use serde_json::Value;
+use std::{collections::BTreeMap, fmt::Write, fs};
+
+/// Nothing ran twice and nothing was lost.
+pub(super) fn is_kept(result: &Value) -> bool {
+    let verdict = &result["verdict"];
+    verdict["holds"] == true && verdict["due"].as_u64() > Some(0)
+}
+
+/// A result on one line.
+pub(super) fn line(result: &Value) -> String {
+    let Value::Object(verdict) = &result["verdict"] else { return "no verdict".into() };
+    format!(
+        "{} due, {} taken over, {} twice, {} lost, latest {} ms; servers: {}",
+        verdict["due"],
+        verdict["taken_over"],
+        verdict["twice"],
+        verdict["lost"],
+        verdict["late_ms"]["max"],
+        faults(result)
+            .iter()
+            .map(|(what, times)| format!("{what} {times}"))
+            .collect::<Vec<_>>()
+            .join(", "),
+    )
+}
+
+/// The faults of the servers, with how often each happened.
+fn faults(result: &Value) -> BTreeMap<String, usize> {
+    let mut faults = BTreeMap::new();
+    for what in result["injected"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        *faults.entry(what.to_owned()).or_default() += 1;
+    }
+    faults
+}
+
+/// Writes the page from all results in the target folder.
+pub(super) fn write() -> Outcome {
+    let folder = target().join("chaos");
+    let mut results: Vec<Value> = Vec::new();
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|end| end == "json") {
+            let text = fs::read_to_string(&path).map_err(|cause| super::cannot(&path, &cause))?;
+            let result = serde_json::from_str(&text)
+                .map_err(|cause| Failure::Check(format!("{}: {cause}", path.display())))?;
+            results.push(result);
+        }
+    }
+    if results.is_empty() {
+        let what = "there is no result; run `cargo xtask chaos --store each --minutes 5` first";
+        return Err(Failure::Check(what.into()));
+    }
+    results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
+    let page = root().join("RELIABILITY.md");
+    fs::write(&page, text(&results)).map_err(|cause| super::cannot(&page, &cause))
+}
+
+/// The page.
+fn text(results: &[Value]) -> String {
+    let number = |result: &Value, name: &str| result["verdict"][name].as_u64().unwrap_or(0);
+    let all = |name: &str| results.iter().map(|result| number(result, name)).sum::<u64>();
+    let mut page = format!(
+        "# Reliability\n\n\
+         *Written by `cargo xtask chaos report` from the results of `cargo xtask chaos`; not by hand.*\n\n\
+         Workers share jobs that are due every second, half of them at most once, half at least once. Every few\n\
+         seconds a worker is killed, frozen beyond its lease, replaced as by a deployment, or loses an answer, its\n\
+         connections or its speed; meanwhile the servers are killed, frozen, restarted and failed over. At the end\n\
+         the history checker compares what the workers wrote down with what the store recorded: every occurrence\n\
+         must have run, or be recorded as cut off, left out or missed, and none may have run twice.\n\n\
+         In all: {} occurrences due, {} run twice, {} lost.\n\n\
+         | store | runs | occurrences | twice | lost | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
+        all("due"),
+        all("twice"),
+        all("lost"),
+    );
+    let mut stores: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for result in results {
+        stores.entry(result["store"].as_str().unwrap_or_default()).or_default().push(result);
+    }
+    for (store, results) in &stores {
+        let sum = |name: &str| results.iter().map(|result| number(result, name)).sum::<u64>();
+        let late = |name: &str| {
+            results.iter().filter_map(|result| result["verdict"]["late_ms"][name].as_i64()).max()
+        };
+        let mut servers: BTreeMap<String, usize> = BTreeMap::new();
+        for (what, times) in results.iter().flat_map(|result| faults(result)) {
+            *servers.entry(what).or_default() += times;
+        }
+        let of_servers: usize = servers.values().sum();
+        let told: Vec<String> =
+            servers.iter().map(|(what, times)| format!("{what} {times}")).collect();
+        let marks: usize = results
+            .iter()
+            .filter_map(|result| result["verdict"]["faults"].as_array())
+            .flatten()
+            .filter(|mark| mark["what"].as_str().is_some_and(|what| what.contains("worker")))
+            .count();
+        let _ = writeln!(
+            page,
+            "| {store} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {marks} | {} |",
+            results.len(),
+            sum("due"),
+            sum("twice"),
+            sum("lost"),
+            sum("cut_off"),
+            sum("taken_over"),
+            late("p99").unwrap_or(0),
+            late("max").unwrap_or(0),
+            if of_servers == 0 { "none, it is a file".to_owned() } else { told.join(", ") },
+        );
+    }
+    page += "\n*Cut off* is a run at most once whose worker died: it is recorded as lost in the history, and not run\n\
+             again. *Taken over* is a run at least once that another worker began again. *Latest* is the longest time from\n\
+             the time of an occurrence to its start, outages of the server included.\n\n\
+             # The runs\n\n| store | minutes | occurrences each second | stores at once | build | seed | revision |\n|---|---|---|---|---|---|---|\n";
+    for result in results {
+        let seconds = number(result, "seconds");
+        let _ = writeln!(
+            page,
+            "| {} | {}.{} | {} | {} | {} | {} | {} |",
+            result["store"].as_str().unwrap_or_default(),
+            seconds / 60,
+            seconds % 60 * 10 / 60,
+            number(result, "rate"),
+            result["at_once"],
+            result["build"].as_str().unwrap_or_default(),
+            result["seed"],
+            result["revision"].as_str().unwrap_or_default(),
+        );
+    }
+    page += "\nRun one again with `cargo xtask chaos --store STORE --minutes MINUTES --rate RATE --seed SEED`; the faults\n\
+             are the same, their instants differ by what the machine does meanwhile. On a server of yours:\n\
+             `allora prove --url URL`, see the guide *Choosing a store*.\n";
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_page_adds_up_the_runs_of_a_store() {
+        let result = |seed: u64, twice: u64| {
+            json!({ "store": "redis", "seed": seed, "revision": "abc", "build": "debug", "at_once": 5, "injected": ["killed", "frozen"], "verdict": {
+                "holds": twice == 0, "due": 100, "twice": twice, "lost": 0, "cut_off": 2, "taken_over": 3,
+                "seconds": 90, "rate": 20, "late_ms": { "p99": 5, "max": seed },
+                "faults": [{ "what": "worker 1 is killed" }, { "what": "the server is killed" }],
+            }})
+        };
+        let page = text(&[result(7, 0), result(9, 1)]);
+        assert!(page.contains("200 occurrences due, 1 run twice, 0 lost."), "{page}");
+        assert!(
+            page.contains(
+                "| redis | 2 | 200 | 1 | 0 | 4 | 6 | 5 ms | 9 ms | 2 | frozen 2, killed 2 |"
+            ),
+            "{page}"
+        );
+        assert!(page.contains("| redis | 1.5 | 20 | 5 | debug | 7 | abc |"), "{page}");
+        assert!(is_kept(&result(7, 0)) && !is_kept(&result(7, 1)));
+    }
+}

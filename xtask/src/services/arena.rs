@@ -1,0 +1,145 @@
+//! A service whose servers are killed, frozen and started again.
+
+use super::{Prepared, SERVICES, Service, Site, failed, guard, patiently, said};
+use crate::{Failure, Outcome};
+use std::{
+    io::Write,
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+/// One service, in a folder of its own; dropped, it is stopped.
+pub(crate) struct Arena {
+    service: &'static Service,
+    site: Site,
+    guards: Vec<(Child, ChildStdin)>,
+    /// The values of its variables.
+    pub(crate) told: Vec<String>,
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let ending: Vec<Child> = self.guards.drain(..).map(|(guard, _pipe)| guard).collect();
+        for mut guard in ending {
+            // An error leaves nothing to do.
+            let _ = guard.wait();
+        }
+    }
+}
+
+impl Arena {
+    /// Starts the service of this name, whatever else runs on this machine.
+    pub(crate) fn start(name: &str) -> Outcome<Self> {
+        let service = SERVICES.iter().copied().find(|service| service.name == name);
+        let service = service.ok_or_else(|| Failure::Usage(format!("no service is `{name}`")))?;
+        let site = service.site()?;
+        let Prepared { servers, told } = (service.prepare)(&site)?;
+        let mut guards = Vec::new();
+        for server in &servers {
+            let mut guard = guard(&site, server).map_err(|cause| failed(&site.program, &cause))?;
+            let pipe = guard.stdin.take().expect("piped by the guard");
+            guards.push((guard, pipe));
+        }
+        service.wait(&site)?;
+        Ok(Self { service, site, guards, told })
+    }
+
+    /// The number of its servers.
+    pub(crate) fn len(&self) -> usize {
+        self.guards.len()
+    }
+
+    pub(crate) fn port(&self, number: usize) -> u16 {
+        self.site.ports[number]
+    }
+
+    /// The server of this number, while it lives.
+    pub(crate) fn pid(&self, number: usize) -> Option<u32> {
+        children(self.guards[number].0.id()).into_iter().next()
+    }
+
+    /// SIGKILL, also for the processes that it has started. They are gone when this returns.
+    pub(crate) fn kill(&self, number: usize) -> Outcome {
+        let pid = self.living(number)?;
+        let all = with_descendants(pid);
+        signal("-KILL", &all)?;
+        match patiently(|| all.iter().all(|pid| !lives(*pid))) {
+            true => Ok(()),
+            false => Err(Failure::Check(format!("{} survives SIGKILL", self.service.name))),
+        }
+    }
+
+    /// An orderly stop, as by its service manager. It is gone when this returns.
+    pub(crate) fn stop(&self, number: usize) -> Outcome {
+        let pid = self.living(number)?;
+        // SIGTERM makes PostgreSQL wait for its sessions; SIGINT ends them, and the others as well.
+        let name = if self.service.user == "postgres" { "-INT" } else { "-TERM" };
+        signal(name, &[pid])?;
+        match patiently(|| !lives(pid)) {
+            true => Ok(()),
+            false => Err(Failure::Check(format!("{} does not stop", self.service.name))),
+        }
+    }
+
+    /// SIGSTOP for all its processes.
+    pub(crate) fn freeze(&self, number: usize) -> Outcome {
+        let all = with_descendants(self.living(number)?);
+        signal("-STOP", &all)?;
+        match patiently(|| all.iter().all(|pid| state(*pid).starts_with(['T', 'Z']))) {
+            true => Ok(()),
+            false => Err(Failure::Check(format!("{} does not freeze", self.service.name))),
+        }
+    }
+
+    pub(crate) fn thaw(&self, number: usize) -> Outcome {
+        signal("-CONT", &with_descendants(self.living(number)?))
+    }
+
+    /// Starts a server that has ended.
+    pub(crate) fn restart(&mut self, number: usize) -> Outcome {
+        let (_, pipe) = &mut self.guards[number];
+        writeln!(pipe)
+            .and_then(|()| pipe.flush())
+            .map_err(|cause| failed(&self.site.folder, &cause))
+    }
+
+    /// Waits until all of it answers.
+    pub(crate) fn wait(&self) -> Outcome {
+        self.service.wait(&self.site)
+    }
+
+    fn living(&self, number: usize) -> Outcome<u32> {
+        let name = self.service.name;
+        self.pid(number).ok_or_else(|| Failure::Check(format!("{name} has ended by itself")))
+    }
+}
+
+fn signal(name: &str, pids: &[u32]) -> Outcome {
+    let mut kill = Command::new("kill");
+    kill.arg(name).args(pids.iter().map(u32::to_string)).stderr(Stdio::null());
+    // A child may have ended meanwhile; that the others have received it is looked at.
+    kill.status().map(drop).map_err(|cause| Failure::Check(format!("kill: {cause}")))
+}
+
+fn lives(pid: u32) -> bool {
+    !matches!(state(pid).chars().next(), None | Some('Z'))
+}
+
+/// As `ps` prints it; empty if there is no such process.
+fn state(pid: u32) -> String {
+    let mut ps = Command::new("ps");
+    ps.args(["-o", "stat=", "-p", &pid.to_string()]);
+    said(ps).trim().to_owned()
+}
+
+/// The living processes that this one has started.
+fn children(pid: u32) -> Vec<u32> {
+    let mut ps = Command::new("ps");
+    ps.args(["-o", "pid=", "--ppid", &pid.to_string()]);
+    let pids = said(ps);
+    pids.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| lives(*pid)).collect()
+}
+
+fn with_descendants(pid: u32) -> Vec<u32> {
+    let below = children(pid).into_iter().flat_map(with_descendants);
+    std::iter::once(pid).chain(below).collect()
+}
