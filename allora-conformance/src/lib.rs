@@ -85,6 +85,7 @@ pub mod environment;
 pub mod faults;
 mod fixture;
 pub mod history;
+mod mutation;
 mod random;
 pub mod reference;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
@@ -95,6 +96,7 @@ mod two_nodes;
 mod walk;
 
 pub use fixture::{Capability, Fixture};
+pub use mutation::mutations;
 pub use suite::{Passed, check, names, run};
 pub use two_nodes::two_nodes_share_a_job;
 

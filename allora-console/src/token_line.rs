@@ -81,17 +81,28 @@ impl Line {
                 Some(("kind", text)) => kinds.push(value("kind", text)?),
                 Some(("max-jobs", text)) if access.max_jobs().is_none() => {
                     let jobs = text.parse().ok().filter(|jobs| *jobs <= MOST_JOBS);
-                    let wrong = || format!("max-jobs={text} is no number of 0 to {MOST_JOBS}");
+                    let wrong = || {
+                        format!("max-jobs={} is no number of 0 to {MOST_JOBS}", text.escape_debug())
+                    };
                     access = access.with_max_jobs(jobs.ok_or_else(wrong)?);
                 }
                 Some(("shortest-period", text)) if access.shortest_period().is_none() => {
-                    let wrong = |_| format!("shortest-period={text} is no period; write it as 5m");
+                    let wrong = |_| {
+                        format!(
+                            "shortest-period={} is no period; write it as 5m",
+                            text.escape_debug()
+                        )
+                    };
                     access =
                         access.with_shortest_period(Every::parse(text).map_err(wrong)?.period());
                 }
                 Some(("until", text)) if until.is_none() => {
-                    let wrong =
-                        |_| format!("until={text} is no time; write it as 2027-01-01T00:00:00Z");
+                    let wrong = |_| {
+                        format!(
+                            "until={} is no time; write it as 2027-01-01T00:00:00Z",
+                            text.escape_debug()
+                        )
+                    };
                     until = Some(text.parse().map_err(wrong)?);
                 }
                 _ => {

@@ -199,6 +199,19 @@ fn shown(name: &str) -> String {
     }
 }
 
+/// The text on one line, with an escape for each character that cannot be shown: it may be a hostile store's.
+#[cfg(any(feature = "codec", feature = "json"))]
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match unprintable(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Controls, line and paragraph separators, text direction marks, and code points that are no
 /// characters.
 fn unprintable(c: char) -> bool {

@@ -100,6 +100,31 @@ impl Every {
         Some((whole(self.period)?, anchor))
     }
 
+    /// The reason why it cannot run, and the remedy.
+    fn fault(&self) -> Option<(&'static str, &'static str)> {
+        if self.period.is_zero() {
+            return Some(("is zero", "write 1 ms or more"));
+        }
+        if finer_than_millis(self.period) {
+            return Some(("is not in whole milliseconds", "round it"));
+        }
+        if self.period > LONGEST {
+            return Some(("is longer than 100 years", "check its unit"));
+        }
+        match self.grid {
+            Grid::Phase(offset) if finer_than_millis(offset) => {
+                Some(("has a phase that is not in whole milliseconds", "round it"))
+            }
+            Grid::Phase(offset) if offset >= self.period => {
+                Some(("is not longer than its phase", "write the remainder"))
+            }
+            Grid::Starting(first) if from_millis(first.timestamp_millis()).is_none() => {
+                Some(("starts outside the years 1970 to 9999", "write an instant of those years"))
+            }
+            _ => None,
+        }
+    }
+
     /// The first run, if it was set with [`starting`](Self::starting).
     pub fn start(&self) -> Option<Time> {
         match self.grid {
@@ -138,31 +163,10 @@ impl Schedule for Every {
     }
 
     fn check(&self) -> Result<(), ScheduleError> {
-        let refuse = |what: &str| {
+        self.fault().map_or(Ok(()), |(what, remedy)| {
             let period = self.period;
-            Err(ScheduleError::new(format!("every({period:?}): the period {what}")))
-        };
-        if self.period.is_zero() {
-            return refuse("is zero: write 1 ms or more");
-        }
-        if finer_than_millis(self.period) {
-            return refuse("is not in whole milliseconds: round it");
-        }
-        if self.period > LONGEST {
-            return refuse("is longer than 100 years: check its unit");
-        }
-        match self.grid {
-            Grid::Phase(offset) if finer_than_millis(offset) => {
-                refuse("has a phase that is not in whole milliseconds: round it")
-            }
-            Grid::Phase(offset) if offset >= self.period => {
-                refuse("is not longer than its phase: write the remainder")
-            }
-            Grid::Starting(first) if from_millis(first.timestamp_millis()).is_none() => {
-                refuse("starts outside the years 1970 to 9999")
-            }
-            _ => Ok(()),
-        }
+            Err(ScheduleError::new(format!("every({period:?}): the period {what}: {remedy}")))
+        })
     }
 
     fn definition(&self) -> Option<String> {
@@ -242,10 +246,11 @@ impl FromStr for Every {
         } else {
             plain.starting(crate::at::instant(value, value_at)?)
         };
-        every.check().map_err(|error| {
-            ParseError::new(Field::Period, keyword_at, text_or(keyword_at), error.to_string())
-        })?;
-        Ok(every)
+        every.fault().map_or(Ok(every), |(what, remedy)| {
+            let reason = format!("does not fit the period {word}, which {what}");
+            let found = text_or(keyword_at);
+            Err(ParseError::new(Field::Period, keyword_at, found, reason).remedy(remedy))
+        })
     }
 }
 
@@ -265,6 +270,13 @@ mod tests {
 
     fn time(text: &str) -> Time {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_phase_as_long_as_the_period_has_a_remedy() {
+        let error = "@every 10m phase 10m".parse::<Every>().unwrap_err();
+        assert_eq!((error.position(), error.advice()), (11, "write the remainder"));
+        assert!(error.to_string().contains("the period 10m, which is not longer"), "{error}");
     }
 
     #[test]

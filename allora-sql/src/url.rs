@@ -124,10 +124,13 @@ pub(crate) fn decode(text: &str, what: &str) -> Result<String> {
         let (Some(high), Some(low)) = (digit(), digit()) else { return Err(wrong()) };
         bytes.push((high * 16 + low) as u8);
     }
-    if bytes.contains(&0) {
-        return Err(Error::invalid(format!("the {what} of the database URL has a NUL in it")));
+    let text = String::from_utf8(bytes).map_err(|_| wrong())?;
+    // All but the password are shown.
+    if text.contains(|c: char| c == '\0' || c.is_control() && what != "password") {
+        let bad = format!("the {what} of the database URL has a control character in it");
+        return Err(Error::invalid(bad));
     }
-    String::from_utf8(bytes).map_err(|_| wrong())
+    Ok(text)
 }
 
 pub(crate) fn escape(path: &str) -> String {

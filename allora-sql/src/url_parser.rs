@@ -223,6 +223,7 @@ mod tests {
             "postgres://u:s3cret@x@h/db",
             "postgres://u:s3cret%@h/db",
             "postgres://u:s3cret%00@h/db",
+            "postgres://u:s3cret@h/d%0ab",
             "postgres://u:s3cret@h",
             "postgres://u:s3cret@/db",
             "postgres://u:s3cret@h:0/db",

@@ -6,8 +6,8 @@
 
 use crate::{
     Failure, Outcome, chaos,
-    command::{cargo, has_subcommand, root, run as run_step, step, target},
-    disk, package, publish, test, tidy, versions,
+    command::{cargo, root, run as run_step, step, target},
+    deny, disk, package, publish, test, tidy, versions,
 };
 use std::process::Command;
 
@@ -31,7 +31,7 @@ pub(crate) fn run() -> Outcome {
         "examples",
         cargo(&["build", "--workspace", "--examples", "--all-features", "--locked"]),
     ));
-    note(deny());
+    note(deny::run(&[]));
     note(publish::run(false));
     let report = test::run(&test::Request::everything());
     failures.extend(report.failure());
@@ -91,12 +91,4 @@ fn docs() -> Outcome {
     let mut command = cargo(&["doc", "--workspace", "--no-deps", "--all-features", "--locked"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     run_step("docs", command)
-}
-
-fn deny() -> Outcome {
-    if has_subcommand("deny") {
-        return run_step("deny", cargo(&["deny", "check", "bans", "licenses", "sources"]));
-    }
-    step("deny: not checked, cargo-deny is not installed (cargo install --locked cargo-deny)");
-    Ok(())
 }

@@ -8,7 +8,9 @@ mod bench;
 mod chaos;
 mod ci;
 mod command;
+mod deny;
 mod disk;
+mod fuzz;
 mod lines;
 mod package;
 mod publish;
@@ -38,6 +40,13 @@ cargo xtask COMMAND
   lines          the lines of product code of each package
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
+  fuzz [TARGET..] [--minutes N] [--write]
+                 the parsers of foreign text under libFuzzer; fuzz/README.md has the targets
+                 --minutes  for each target (default: 5)
+                 --write    the figures into fuzz/README.md
+  deny [--advisories]
+                 the licences, sources and versions of all dependencies, by deny.toml
+                 --advisories  known weaknesses as well, from the network
   chaos --store STORE,.. [--minutes N] [--rate N] [--seed S] [--debug]
                  `allora prove` on private servers that are killed, frozen, restarted and failed
                  over meanwhile; fails if something ran twice or was lost, or a fault did not happen
@@ -114,6 +123,8 @@ fn run(args: &[String]) -> Outcome {
         "sim" => sim::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
+        "deny" => deny::run(rest),
+        "fuzz" => fuzz::run(rest),
         "lines" => none(rest).and_then(|()| lines::run()),
         "chaos" => chaos::run(rest),
         "ci" => none(rest).and_then(|()| ci::run()),

@@ -1,7 +1,10 @@
 //! Jobs that run after other jobs: what the record of the job before knows of those after it.
 
 use super::Outcome;
-use crate::time::Time;
+use crate::{
+    schedule::{Field, ParseError},
+    time::Time,
+};
 use std::{fmt, str::FromStr};
 
 /// The beginning of the ids of triggers that are [follow-ups](FollowUp). No client can use it.
@@ -92,7 +95,7 @@ impl fmt::Display for After {
 
 /// Reads a name, and `succeeded`, `failed` or `ended` after it. Without that word: `succeeded`.
 impl FromStr for After {
-    type Err = crate::schedule::ParseError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim_matches(' ');
@@ -100,6 +103,10 @@ impl FromStr for After {
         let ending =
             split.and_then(|(job, word)| Some((job.trim_matches(' '), On::from_word(word)?)));
         let (job, on) = ending.unwrap_or((text, On::Success));
+        if job.is_empty() {
+            return Err(ParseError::new(Field::Setting, 0, text, "names no job")
+                .remedy("write the name of the job before, such as import, or import failed"));
+        }
         Ok(Self::new(job, on))
     }
 }

@@ -20,6 +20,7 @@ use crate::{
         Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing,
         Streak, Waiter,
     },
+    name::printable,
     time::{Time, from_millis},
 };
 use serde::{Deserialize, Serialize};
@@ -74,7 +75,7 @@ fn read<'a, W: Deserialize<'a>>(bytes: &'a [u8]) -> Result<W, Unreadable> {
     struct Versioned {
         v: u32,
     }
-    let bad = |why: serde_json::Error| Unreadable { why: why.to_string() };
+    let bad = |why: serde_json::Error| Unreadable { why: printable(&why.to_string()) };
     let Versioned { v } = serde_json::from_slice(bytes).map_err(bad)?;
     if v != VERSION {
         let why = format!("it has version {v}, and this build reads version {VERSION}; update it");

@@ -5,6 +5,7 @@ use crate::{
     backend::{Counters, DeadLetter, JobState, NextRun, Pause},
     error::{Error, ErrorKind, Result},
     json,
+    name::printable,
     schedule::Calendar,
     time::Time,
 };
@@ -155,7 +156,7 @@ impl FromStr for ExportLine {
     type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let unreadable = |error: serde_json::Error| Error::invalid(error.to_string());
+        let unreadable = |error: serde_json::Error| Error::invalid(printable(&error.to_string()));
         // The name of a schedule may be the word, but not the first field.
         let object = line.trim_start().strip_prefix('{').unwrap_or_default();
         if !object.trim_start().starts_with("\"calendar\"") {
@@ -260,6 +261,7 @@ mod tests {
             (r#"{"calendar": "a"}"#, "must have the texts"),
             (r#"{"calendar": "a", "text": "61"}"#, "the calendar \"a\""),
             (r#"{"name": "a", "error": "b"}"#, "unknown field `error`"),
+            (r#"{"a\u001bb": 1}"#, r"unknown field `a\u{1b}b`"),
         ] {
             let error = line.parse::<ExportLine>().unwrap_err().to_string();
             assert!(error.contains(says), "{line}: {error}");

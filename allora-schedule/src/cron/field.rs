@@ -349,7 +349,9 @@ impl Item<'_> {
         let Kind { lo, hi, .. } = self.kind;
         let at = self.start + self.at;
         let Some(byte) = self.peek() else {
-            return self.error_at(at, "ends where a value is expected");
+            return self
+                .error_at(at, "ends where a value is expected")
+                .remedy(format!("write a number from {lo} to {hi} there"));
         };
         let error = self.error_at(at, format!("has an unexpected {:?}", char::from(byte)));
         match byte {

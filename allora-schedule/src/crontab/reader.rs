@@ -6,7 +6,7 @@ use super::{
     line::{self, Form, Job, Line, Variable},
     name::{self, Names},
 };
-use crate::{AnySchedule, Cron, Field, ParseError, Quartz, Recurrence, zone_name};
+use crate::{AnySchedule, Cron, Field, ParseError, Quartz, Recurrence, error::shown, zone_name};
 use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) fn read(text: &[u8], form: Form, seconds: bool) -> Result<Vec<Entry>, BadCrontab> {
@@ -178,7 +178,7 @@ impl Reading {
         if let Some((broken, line)) = self.broken.first_key_value() {
             faults.push(Fault::new(
                 schedule_at,
-                format!("the variable `{broken}`, set in line {line}, is not known"),
+                format!("the variable `{}`, set in line {line}, is not known", shown(broken)),
                 format!("correct line {line} first"),
             ));
         }

@@ -28,9 +28,12 @@ pub(crate) fn is_recurrence(text: &str) -> bool {
 /// `true` if a text begins with the name of a line and what follows a name.
 pub(crate) fn is_property(text: &str) -> bool {
     PROPERTIES.iter().any(|name| {
-        let begins = text.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
-        begins && matches!(text.as_bytes().get(name.len()), Some(b':' | b';'))
+        begins_with(text, name) && matches!(text.as_bytes().get(name.len()), Some(b':' | b';'))
     })
+}
+
+fn begins_with(text: &str, name: &str) -> bool {
+    text.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name))
 }
 
 /// A line, with the place where its value begins.
@@ -88,9 +91,7 @@ pub(super) fn parse(text: &str) -> Result<Recurrence, ParseError> {
 }
 
 fn line<'a>(at: usize, word: &'a str) -> Result<(&'static str, Line<'a>), ParseError> {
-    let name = PROPERTIES
-        .into_iter()
-        .find(|name| is_property(word) && word[..name.len()].eq_ignore_ascii_case(name));
+    let name = PROPERTIES.into_iter().find(|name| is_property(word) && begins_with(word, name));
     let Some((name, (before, value))) = name.zip(word.rsplit_once(':')) else {
         let remedy = "write DTSTART, RRULE, EXDATE and RDATE with a colon, and a blank between two of them; \
                       rules and settings follow a semicolon and a blank";

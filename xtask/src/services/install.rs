@@ -45,12 +45,17 @@ pub(super) fn languages() -> Outcome {
     Ok(())
 }
 
-/// The Python that has the generator of clients, in a folder beside what cargo builds.
+/// The Python that has the generator of clients.
 pub(super) fn generator() -> Outcome<PathBuf> {
-    let folder = command::target().join("python");
-    let python = folder.join("bin/python");
-    let name = python.display().to_string();
-    let [package, version] = GENERATOR.split("==").collect::<Vec<_>>()[..] else { unreachable!() };
+    Ok(python_package(GENERATOR, "python")?.join("python"))
+}
+
+/// The programs of a package of PyPI, given as `name==version`, in a folder beside what cargo builds.
+pub(crate) fn python_package(wanted: &str, folder: &str) -> Outcome<PathBuf> {
+    let folder = command::target().join(folder);
+    let programs = folder.join("bin");
+    let name = programs.join("python").display().to_string();
+    let [package, version] = wanted.split("==").collect::<Vec<_>>()[..] else { unreachable!() };
     let is_there =
         format!("import importlib.metadata as m; assert m.version('{package}') == '{version}'");
     if !says_yes(with(&[&name, "-c", &is_there])) {
@@ -62,10 +67,10 @@ pub(super) fn generator() -> Outcome<PathBuf> {
             install(&["python3-venv"], help.to_owned())?;
             command::run("make a folder for Python packages", make())?;
         }
-        let words = [&name, "-m", "pip", "install", "--quiet", GENERATOR];
-        command::run(&format!("install {GENERATOR}"), with(&words))?;
+        let words = [&name, "-m", "pip", "install", "--quiet", wanted];
+        command::run(&format!("install {wanted}"), with(&words))?;
     }
-    Ok(python)
+    Ok(programs)
 }
 
 fn install(packages: &[&str], help: String) -> Outcome {
