@@ -72,5 +72,7 @@ pub use allora_redis_quorum as redis_quorum;
 /// sqlx.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub mod sql {
-    pub use allora_sql::{Param, RawStatement, Sql, SqlBuilder, System, Tls, Url, Version};
+    pub use allora_sql::{
+        Column, Param, RawStatement, RawTransaction, Sql, SqlBuilder, System, Tls, Url, Version,
+    };
 }

@@ -123,25 +123,33 @@ fn zone(definition: &Definition) -> String {
 
 /// The payload as people read it.
 pub(crate) fn data(state: &JobState) -> String {
-    if state.data.is_empty() {
-        return "{}".into();
+    match state.data.is_empty() {
+        true => "{}".into(),
+        false => value(&state.data),
     }
-    match str::from_utf8(&state.data) {
+}
+
+/// Bytes as people read them, without secrets.
+pub(crate) fn value(bytes: &[u8]) -> String {
+    match str::from_utf8(bytes) {
         Ok(text) => match serde_json::from_str(text) {
             // Unchanged, it is shown as it was written.
             Ok(data) if masked(Value::clone(&data)) != data => masked(data).to_string(),
             _ => on_one_line(text),
         },
-        Err(_) => format!("<{} bytes>", state.data.len()),
+        Err(_) => format!("<{} bytes>", bytes.len()),
     }
 }
 
 /// A job as programs read it: the library's object, with what its definition says. Secrets in its data
-/// are masked.
+/// and checkpoints are masked.
 pub(crate) fn state_json(state: &JobState, is_orphaned: bool) -> Value {
     let Described { schedule, in_words, zone, .. } = describe(state);
     let mut object = json!(state);
     object["data"] = masked(object["data"].take());
+    for one in object["checkpoints"].as_array_mut().into_iter().flatten() {
+        one["value"] = masked(one["value"].take());
+    }
     object["schedule"] = schedule.into();
     object["description"] = in_words.into();
     object["zone"] = zone.into();

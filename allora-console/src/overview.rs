@@ -123,8 +123,8 @@ impl Overview {
             if is_internal(&state.name) || !known.insert(state.name.clone()) {
                 continue;
             }
-            // No list shows it, and it may be large.
-            state.data = Vec::new();
+            // No list shows them, and they may be large.
+            (state.data, state.checkpoints) = (Vec::new(), Vec::new());
             let around = Around {
                 is_orphaned: NodeInfo::is_orphan(&self.nodes, &state),
                 is_key_busy: busy.contains(&state.name),

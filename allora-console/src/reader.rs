@@ -361,8 +361,11 @@ impl Reader {
     pub(crate) fn shown(&self, mut state: JobState) -> JobState {
         let Some(redact) = &self.redact else { return state };
         let name = state.name.clone();
-        if let Ok(text) = std::str::from_utf8(&state.data) {
-            state.data = redact(&name, text).into_bytes();
+        let values = state.checkpoints.iter_mut().map(|one| &mut one.value);
+        for bytes in values.chain([&mut state.data]) {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                *bytes = redact(&name, text).into_bytes();
+            }
         }
         state.last = state.last.map(|last| without_secrets(last, &name, redact));
         for letter in &mut state.dead {
@@ -445,7 +448,7 @@ fn without_secrets(outcome: Outcome, name: &str, redact: &Redact) -> Outcome {
 mod tests {
     use super::*;
     use crate::times::at;
-    use allora_core::backend::Pause;
+    use allora_core::backend::{Checkpoint, Pause};
 
     fn reader(access: Access) -> Reader {
         let sim = allora::runtime::Sim::new(1);
@@ -458,6 +461,9 @@ mod tests {
     fn secrets_are_removed_from_everything_that_a_job_says() {
         let mut job = JobState::empty("report");
         job.data = b"{\"key\":\"hunter2\"}".to_vec();
+        let (occurrence, saved_at) =
+            (at("2026-10-26T01:00:00Z").into(), at("2026-10-26T01:00:00Z"));
+        job.checkpoints = vec![Checkpoint { occurrence, saved_at, value: job.data.clone() }];
         job.last = Some(Outcome::Failed("hunter2 was refused".into()));
         job.paused = Some(Pause {
             since: at("2026-10-26T01:00:00Z"),
@@ -467,7 +473,9 @@ mod tests {
         let reader = reader(Access::reader("ann"));
         let shown = reader.shown(job);
         assert!(!format!("{shown:?}").contains("hunter2"), "{shown:?}");
-        assert!(!String::from_utf8(shown.data).unwrap().contains("hunter2"));
+        for bytes in [&shown.data, &shown.checkpoints[0].value] {
+            assert!(!String::from_utf8_lossy(bytes).contains("hunter2"));
+        }
         let why = Why::new(WhyCode::Failed, "it failed: hunter2").with("error", "hunter2");
         assert!(!format!("{:?}", reader.shown_why("report", why)).contains("hunter2"));
     }

@@ -6,8 +6,8 @@
 
 use crate::{
     backend::{
-        Chain, FollowUp, Follower, HistoryCursor, HistoryEntry, JobState, Lease, NotRunReason,
-        OnExpiry, Outcome, Sharing, Waiter,
+        Chain, Checkpoint, FollowUp, Follower, HistoryCursor, HistoryEntry, JobState, Lease,
+        NotRunReason, OnExpiry, Outcome, Sharing, Waiter,
     },
     condition::{ActiveCondition, Evidence, FailingPart, KeyHolder},
     event::millis,
@@ -73,11 +73,18 @@ object!(JobState {
     waiters,
     paused,
     dead,
+    checkpoints,
     unreadable,
     last,
     streak,
     counters,
     chain,
+});
+
+object!(Checkpoint {
+    occurrence,
+    saved_at,
+    value => { size: value.len(), value: data::value(value) },
 });
 
 object!(Chain {
@@ -364,6 +371,11 @@ mod tests {
                 died_at: at(6_000),
                 error: "boom".to_owned(),
             }],
+            checkpoints: vec![Checkpoint {
+                occurrence: at(5_000).into(),
+                saved_at: at(4_000),
+                value: br#"{"row": 70}"#.to_vec(),
+            }],
             last: Some(Outcome::Dead("boom".to_owned())),
             counters: Counters { started: 4, failed: 3, ..Counters::default() },
             ..JobState::empty("a")
@@ -414,6 +426,12 @@ mod tests {
                     "attempts": 3,
                     "died_at": "2026-01-01T00:00:06Z",
                     "error": "boom",
+                }],
+                "checkpoints": [{
+                    "occurrence": { "scheduled_at": "2026-01-01T00:00:05Z", "trigger": null },
+                    "saved_at": "2026-01-01T00:00:04Z",
+                    "size": 11,
+                    "value": { "row": 70 },
                 }],
                 "unreadable": null,
                 "last": { "outcome": "dead", "error": "boom" },

@@ -181,7 +181,7 @@ fn set<T: Default + PartialEq>(part: &mut Option<Box<T>>, value: T) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allora_core::backend::OnExpiry;
+    use allora_core::{backend::OnExpiry, record::SavedValue};
 
     #[test]
     fn a_packed_record_has_everything_and_an_idle_one_is_small() {
@@ -217,7 +217,7 @@ mod tests {
             occurrence_data: vec![OccurrenceData {
                 occurrence: at.into(),
                 data: Some(vec![11]),
-                checkpoint: Some(vec![12]),
+                checkpoint: Some(SavedValue { saved_at: at, value: vec![12] }),
             }],
             dead: vec![letter],
             paused: Some(Pause { since: at, until: None, note: "p".into() }),

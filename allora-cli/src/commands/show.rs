@@ -9,7 +9,7 @@ use crate::{
     declared::{Declared, without_next},
     failure::Outcome,
     output::{counted, on_one_line},
-    session::{self, Described, Session, data, describe, state_json},
+    session::{self, Described, Session, data, describe, state_json, value},
     store::StoreArgs,
     values::shown,
 };
@@ -175,6 +175,14 @@ fn lines(state: &JobState, progress: &[RunProgress]) -> Vec<(&'static str, Strin
         lines.push(("running", text));
         let run = progress.iter().find(|run| run.fence == lease.fence);
         lines.extend(run.map(|run| ("progress", run.text.clone())));
+    }
+    for one in &state.checkpoints {
+        let (at, saved) = (shown(one.occurrence.scheduled_at), shown(one.saved_at));
+        let size = counted(one.value.len(), "byte");
+        lines.push((
+            "checkpoint",
+            format!("of {at}, saved at {saved}, {size}: {}", value(&one.value)),
+        ));
     }
     if let Some(pause) = &state.paused {
         let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };

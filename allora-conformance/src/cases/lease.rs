@@ -4,8 +4,8 @@ use crate::cluster::*;
 use allora_core::{
     Time,
     backend::{
-        Action, Claimed, Completion, Cursor, JobState, NextRun, NotRun, NotRunReason, OnExpiry,
-        Operation, Outcome, Reply, Sharing,
+        Action, Checkpoint, Claimed, Completion, Cursor, JobState, NextRun, NotRun, NotRunReason,
+        OnExpiry, Operation, Outcome, Reply, Sharing,
     },
 };
 use std::time::Duration;
@@ -479,6 +479,9 @@ pub(super) async fn a_checkpoint_is_handed_to_the_next_attempt(w: &Cluster) {
     let rerun = Action::Rerun { occurrence: &first.occurrence };
     fine(one.modify(t(68), "job", rerun).await);
     let fourth = won(other.lease(t(69), "job", 4).await);
+    let shown = state(one.act(t(69), "job", Action::Read).await).checkpoints;
+    let [Checkpoint { occurrence, saved_at, value }] = &*shown else { panic!("{shown:?}") };
+    assert_eq!((occurrence, *saved_at, &**value), (&first.occurrence, t(67), &b"last"[..]));
     let left = [&first, &second, &third, &fourth].map(|run| run.checkpoint.as_deref());
     assert_eq!(left, [None, Some(&*whole), Some(&*whole), Some(&b"last"[..])]);
     assert_eq!(other.end(t(70), "job", fourth.fence, ran_and_stay()).await, Reply::Accepted);

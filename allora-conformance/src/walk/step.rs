@@ -295,14 +295,15 @@ impl Walker {
         self.now = (self.now + TimeDelta::milliseconds(millis)).max(t(0));
     }
 
-    /// Around now, now and then in the past, never, or due later than its name says.
+    /// Around now, now and then in the past, never, or due at another time: later by delay and jitter, or
+    /// earlier or later because a calendar moves it to another day.
     fn next(&self, random: &mut Random) -> Option<NextRun> {
         if random.one_in(12) {
             return None;
         }
         let at = self.now + TimeDelta::seconds(random.below(90) as i64 - 30);
-        let delay = if random.one_in(4) { random.below(10_000) as i64 } else { 0 };
-        Some(NextRun { scheduled_at: at, due_at: at + TimeDelta::milliseconds(delay) })
+        let later = if random.one_in(4) { random.below(20_000) as i64 - 8_000 } else { 0 };
+        Some(NextRun { scheduled_at: at, due_at: at + TimeDelta::milliseconds(later) })
     }
 
     /// The state now, or, now and then, one that was read before.

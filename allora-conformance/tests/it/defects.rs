@@ -275,9 +275,20 @@ impl Defect for KeepsLateCheckpoints {
         if let (Ok(Reply::LeaseLost), Some(checkpoint), Some(record)) =
             (&reply, step.operation.checkpoint, &mut *step.record)
         {
-            let kept = record.occurrence_data.iter_mut();
-            kept.for_each(|one| one.checkpoint = Some(checkpoint.to_vec()));
+            let kept = record.occurrence_data.iter_mut().flat_map(|one| &mut one.checkpoint);
+            kept.for_each(|saved| saved.value = checkpoint.to_vec());
         }
+        reply
+    }
+}
+
+/// Offers nothing before its scheduled time, not even what a calendar has moved to an earlier day.
+pub(crate) struct ForgetsMovesAhead;
+impl Defect for ForgetsMovesAhead {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        let cursors = step.record.iter_mut().flat_map(|record| &mut record.cursor);
+        cursors.for_each(|next| next.due_at = next.due_at.max(next.scheduled_at));
         reply
     }
 }

@@ -92,6 +92,7 @@ teeth! {
     forgets_the_cursor: ForgetsTheCursor;
     due_is_not_yet: DueIsNotYet;
     claims_too_early: ClaimsTooEarly;
+    forgets_moves_ahead: ForgetsMovesAhead;
     fences_stand_still: FencesStandStill;
     fences_begin_anew: FencesBeginAnew;
     forgets_the_deleted: ForgetsTheDeleted;

@@ -67,11 +67,14 @@ impl Call {
     }
 }
 
-/// Removes the data of schedules and the output of runs, wherever they stand.
+/// Removes the data of schedules, and the checkpoints and the output of runs, wherever they stand.
 fn hide_data(value: &mut Value) {
     match value {
         Value::Object(object) => {
             object.remove("data");
+            if object.contains_key("saved_at") {
+                object.remove("value");
+            }
             // The output of an entry that an operator made is the operator's note.
             let is_note = object.get("attempt") == Some(&json!(0))
                 && object.get("reason") == Some(&json!("operator"));
@@ -99,6 +102,7 @@ mod tests {
         let mut value = json!({
             "items": [{ "data": { "a": 1 }, "outcome": "failed", "output": "hush", "value": "1", "error": error }],
             "evidence": [{ "name": "a", "value": "b" }],
+            "checkpoints": [{ "saved_at": "2026-01-01T00:00:00Z", "size": 1, "value": 7 }],
         });
         hide_data(&mut value);
         assert_eq!(
@@ -106,6 +110,7 @@ mod tests {
             json!({
                 "items": [{ "outcome": "failed", "output": null, "value": null, "error": "exit status: 3" }],
                 "evidence": [{ "name": "a", "value": "b" }],
+                "checkpoints": [{ "saved_at": "2026-01-01T00:00:00Z", "size": 1 }],
             })
         );
     }

@@ -142,7 +142,8 @@ fn schemas() -> Value {
     let mut schemas = read(JSON_SCHEMA);
     // Data and what counts the jobs of others are hidden from those who may not see them.
     for (schema, hidden) in [
-        ("JobState", &["data"][..]),
+        ("JobState", &["data", "checkpoints"][..]),
+        ("Checkpoint", &["value"]),
         ("NodeInfo", &["concurrency", "running", "jobs", "jobs_hash", "orphans", "kept_prefixes"]),
     ] {
         if let Some(Value::Array(required)) =

@@ -38,8 +38,8 @@ pub(crate) async fn list(call: Call) -> Answer {
     let found = jobs::find(reader, &asked, query.count("limit"), now).await?;
     let job = |(state, states): &(_, Vec<Word>)| {
         let mut job = shown::job(state, states);
-        // It may be large; the job itself has it.
-        job.as_object_mut().map(|job| job.remove("data"));
+        // They may be large; the job itself has them.
+        job.as_object_mut().map(|job| ["data", "checkpoints"].map(|large| job.remove(large)));
         job
     };
     let items: Vec<Value> = found.jobs.iter().map(job).collect();

@@ -34,10 +34,12 @@ pub(crate) async fn whole_job(reader: &Reader, state: &JobState, now: Time) -> R
     Ok(object)
 }
 
-/// The mark of what a caller sees of a job: another one after each change, and not after an extension of a lease.
+/// The mark of what a caller sees of a job: another one after each change, and not after an extension of a lease
+/// or a checkpoint.
 pub(crate) fn tag(state: &JobState) -> String {
     let mut object = to_value(state).unwrap_or_default();
     object["version"].take();
+    object["checkpoints"].take();
     for lease in object["leases"].as_array_mut().into_iter().flatten() {
         lease["until"].take();
     }

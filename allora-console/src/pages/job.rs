@@ -85,6 +85,7 @@ struct View {
     fields: Vec<Field>,
     data: String,
     letters: Vec<Letter>,
+    checkpoints: Vec<Saved>,
     runs_on: Vec<String>,
     not_on: Vec<String>,
     counters: String,
@@ -116,6 +117,14 @@ struct Coming {
     moment: Moment,
     utc: String,
     notes: Vec<String>,
+}
+
+/// A checkpoint.
+#[derive(Clone, Debug)]
+struct Saved {
+    scheduled: Moment,
+    saved: Moment,
+    value: String,
 }
 
 /// A dead letter.
@@ -303,7 +312,10 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         coming: coming(&to_come, facts.definition.as_ref(), context),
         is_paused: state.paused.is_some(),
         fields: facts.definition.as_ref().map(|one| fields(one.settings())).unwrap_or_default(),
-        data: data(&state, context.sees_data),
+        data: match state.kind.is_empty() {
+            true => String::new(),
+            false => text_of(&state.data, context.sees_data),
+        },
         letters: state
             .dead
             .iter()
@@ -315,6 +327,16 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
                 error: context.visible(&letter.error).to_owned(),
                 why: context.why(name, letter.occurrence.scheduled_at),
                 buttons: letter_buttons(name, &letter.occurrence, context),
+            })
+            .collect(),
+        checkpoints: state
+            .checkpoints
+            .iter()
+            .rev()
+            .map(|one| Saved {
+                scheduled: context.moment(one.occurrence.scheduled_at),
+                saved: context.moment(one.saved_at),
+                value: text_of(&one.value, context.sees_data),
             })
             .collect(),
         runs_on,
@@ -438,10 +460,10 @@ fn coming(next: &[NextRun], definition: Option<&Definition>, context: &Context) 
 }
 
 /// The data of a stored schedule, as the bytes that it has.
-fn data(state: &JobState, sees_data: bool) -> String {
-    let bytes = counted(state.data.len(), "byte");
-    match std::str::from_utf8(&state.data) {
-        _ if state.kind.is_empty() => String::new(),
+/// Data as the reader may see it.
+fn text_of(data: &[u8], sees_data: bool) -> String {
+    let bytes = counted(data.len(), "byte");
+    match std::str::from_utf8(data) {
         _ if !sees_data => format!("hidden, {bytes}"),
         Ok(text) => text.to_owned(),
         Err(_) => format!("{bytes} that are no text"),
@@ -476,7 +498,7 @@ fn counters(state: &JobState) -> String {
 mod tests {
     use super::*;
     use crate::times::at;
-    use allora_core::{Outcome, stored::WhyCode};
+    use allora_core::{Outcome, backend::Checkpoint, stored::WhyCode};
 
     fn facts(state: Option<JobState>) -> Facts {
         Facts {
@@ -523,7 +545,22 @@ mod tests {
     #[test]
     fn data_is_hidden_from_those_who_may_not_see_it() {
         let context = Context { sees_data: false, ..Context::of_test() };
-        assert_eq!(seen(facts(Some(invoices())), &context).data, "hidden, 13 bytes");
+        let mut job = invoices();
+        let (occurrence, saved_at) =
+            (at("2026-10-26T01:00:00Z").into(), at("2026-10-26T01:09:00Z"));
+        job.checkpoints = vec![Checkpoint { occurrence, saved_at, value: b"70".to_vec() }];
+        let view = seen(facts(Some(job.clone())), &context);
+        assert_eq!(
+            (&*view.data, &*view.checkpoints[0].value),
+            ("hidden, 13 bytes", "hidden, 2 bytes")
+        );
+        let view = seen(facts(Some(job)), &Context::of_test());
+        let [Saved { scheduled, saved, value }] = &*view.checkpoints else { panic!("{view:?}") };
+        assert_eq!(
+            (&*scheduled.text, &*saved.text),
+            ("Mon 26 Oct 02:00 CET", "Mon 26 Oct 02:09 CET")
+        );
+        assert_eq!(value, "70");
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub(crate) use queries::{scan_counts, scan_flagged};
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
 pub(crate) use reply::{end_of_trigger, no_reply};
 pub use state::{
-    Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
-    Sharing,
+    Checkpoint, Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence,
+    OnExpiry, Pause, Sharing,
 };
 pub use streak::{Streak, StreakChange, StreakReport};
 

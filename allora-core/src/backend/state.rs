@@ -91,6 +91,9 @@ pub struct JobState {
     pub paused: Option<Pause>,
     /// The dead letters, the oldest first.
     pub dead: Vec<DeadLetter>,
+    /// The [checkpoints](crate::Run::checkpoint) of occurrences that run, wait for another attempt, or are dead
+    /// letters: the one saved last is the last. Most jobs have none.
+    pub checkpoints: Vec<Checkpoint>,
     /// The reason why the record cannot be read, if so. No node runs such a job.
     pub unreadable: Option<String>,
     /// The outcome of the last run.
@@ -251,6 +254,17 @@ pub struct DeadLetter {
     pub died_at: Time,
     /// The error of the last attempt.
     pub error: String,
+}
+
+/// What the next attempt at an occurrence goes on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The occurrence.
+    pub occurrence: Occurrence,
+    /// The time at which it was saved, by the clock that decided.
+    pub saved_at: Time,
+    /// The value, of at most [64 KiB](crate::record::MAX_CHECKPOINT).
+    pub value: Vec<u8>,
 }
 
 /// The time, the end and the reason of a pause.

@@ -211,6 +211,11 @@ impl ChangeResult {
 }
 
 impl Change {
+    /// `true` if it is one of an occurrence of this time.
+    pub(crate) fn is_about(&self, at: Time) -> bool {
+        self.detail.ends_with(&instant(at))
+    }
+
     /// The change's key: the page after it begins below this.
     pub fn cursor(&self) -> HistoryCursor {
         HistoryCursor { fence: self.sequence, name: self.name.clone() }

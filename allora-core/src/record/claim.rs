@@ -111,7 +111,7 @@ impl Record {
             incarnation: self.incarnation,
             until: lease.until,
             data: kept.and_then(|kept| kept.data.clone()),
-            checkpoint: kept.and_then(|kept| kept.checkpoint.clone()),
+            checkpoint: kept.and_then(|kept| Some(kept.checkpoint.as_ref()?.value.clone())),
         }
     }
 

@@ -12,7 +12,9 @@ pub use change::{decode_change, encode_change};
 pub use entry::{decode_entry, encode_entry};
 
 use self::{chain::WireChain, change::WireChange};
-use super::{Accepted, EndedBy, OccurrenceData, PendingRetry, Record, RememberedTrigger};
+use super::{
+    Accepted, EndedBy, OccurrenceData, PendingRetry, Record, RememberedTrigger, SavedValue,
+};
 use crate::{
     backend::{
         Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing,
@@ -192,8 +194,12 @@ struct WireOccurrenceData<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     data: Option<WireData<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    checkpoint: Option<WireData<'a>>,
+    checkpoint: Option<WireSaved<'a>>,
 }
+
+/// The time at which the value was saved, and the value.
+#[derive(Serialize, Deserialize)]
+struct WireSaved<'a>(i64, WireData<'a>);
 
 /// The time of the occurrence, the end of the retention, the id, and the hash of its data: there may be
 /// many of them.
@@ -452,7 +458,7 @@ impl<'a> From<&'a OccurrenceData> for WireOccurrenceData<'a> {
         Self {
             occurrence: WireOccurrence::from(&one.occurrence),
             data: one.data.as_deref().map(WireData::from),
-            checkpoint: one.checkpoint.as_deref().map(WireData::from),
+            checkpoint: one.checkpoint.as_ref().map(WireSaved::from),
         }
     }
 }
@@ -463,8 +469,21 @@ impl WireOccurrenceData<'_> {
         Ok(OccurrenceData {
             occurrence: occurrence.occurrence()?,
             data: data.map(WireData::bytes).transpose()?,
-            checkpoint: checkpoint.map(WireData::bytes).transpose()?,
+            checkpoint: checkpoint.map(WireSaved::saved).transpose()?,
         })
+    }
+}
+
+impl<'a> From<&'a SavedValue> for WireSaved<'a> {
+    fn from(saved: &'a SavedValue) -> Self {
+        Self(saved.saved_at.timestamp_millis(), WireData::from(&*saved.value))
+    }
+}
+
+impl WireSaved<'_> {
+    fn saved(self) -> Result<SavedValue, Unreadable> {
+        let Self(saved_at, value) = self;
+        Ok(SavedValue { saved_at: time(saved_at)?, value: value.bytes()? })
     }
 }
 
@@ -635,7 +654,7 @@ mod tests {
             occurrence_data: vec![OccurrenceData {
                 occurrence: run.clone(),
                 data: Some(vec![0, 255]),
-                checkpoint: Some(b"7".to_vec()),
+                checkpoint: Some(SavedValue { saved_at: at(8), value: b"7".to_vec() }),
             }],
             remembered: vec![RememberedTrigger {
                 occurrence: run.clone(),

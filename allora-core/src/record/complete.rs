@@ -56,7 +56,7 @@ pub(super) fn end(
         record.uncount_failure(operation.name, &occurrence, history);
     }
     if let Some(checkpoint) = operation.checkpoint {
-        record.keep_checkpoint(i, checkpoint);
+        record.keep_checkpoint(i, checkpoint, context.now);
     }
     let outcome = match &operation.action {
         Action::Extend { duration, .. } => {

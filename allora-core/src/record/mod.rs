@@ -28,7 +28,7 @@ pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use flags::{FlagChanges, FlagSummary};
 pub use history::HistoryBuffer;
 pub use key::{KEEP_WAITER, MAX_WAITERS};
-pub use occurrence_data::{MAX_CHECKPOINT, MAX_CHECKPOINTS, OccurrenceData};
+pub use occurrence_data::{MAX_CHECKPOINT, MAX_CHECKPOINTS, OccurrenceData, SavedValue};
 pub use trigger::{
     MAX_REMEMBERED, MAX_TRIGGER_DATA, MAX_TRIGGER_RETENTION, MAX_TRIGGERS, RememberedTrigger,
     TRIGGER_RETENTION,
@@ -372,6 +372,7 @@ impl Record {
             waiters: self.waiters.clone(),
             paused: self.paused.clone(),
             dead: self.dead.clone(),
+            checkpoints: self.checkpoints().collect(),
             unreadable: None,
             last: self.last.clone(),
             streak: self.streak.clone(),

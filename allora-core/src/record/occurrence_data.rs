@@ -5,7 +5,10 @@
 //! meets a record that has any.
 
 use super::Record;
-use crate::backend::{Lease, Occurrence};
+use crate::{
+    backend::{Checkpoint, Lease, Occurrence},
+    time::{Time, whole_millis},
+};
 
 /// The largest checkpoint of a run, in bytes.
 pub const MAX_CHECKPOINT: usize = 64 << 10;
@@ -22,7 +25,16 @@ pub struct OccurrenceData {
     /// The data of its runs, if it is a trigger with any of its own.
     pub data: Option<Vec<u8>>,
     /// The last that its runs have left for the next attempt.
-    pub checkpoint: Option<Vec<u8>>,
+    pub checkpoint: Option<SavedValue>,
+}
+
+/// A value, and the time at which it was saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedValue {
+    /// The time, in whole milliseconds.
+    pub saved_at: Time,
+    /// The value.
+    pub value: Vec<u8>,
 }
 
 impl Record {
@@ -31,8 +43,16 @@ impl Record {
         self.occurrence_data.iter().find(|one| one.occurrence == *occurrence)
     }
 
+    /// The checkpoints, the one saved last at the end.
+    pub(super) fn checkpoints(&self) -> impl Iterator<Item = Checkpoint> {
+        self.occurrence_data.iter().filter_map(|one| {
+            let SavedValue { saved_at, value } = one.checkpoint.clone()?;
+            Some(Checkpoint { occurrence: one.occurrence.clone(), saved_at, value })
+        })
+    }
+
     /// Keeps the checkpoint of the run with this lease in place of the one before.
-    pub(super) fn keep_checkpoint(&mut self, lease: usize, checkpoint: &[u8]) {
+    pub(super) fn keep_checkpoint(&mut self, lease: usize, checkpoint: &[u8], now: Time) {
         // The occurrence of a former job may have the name and time of another one here, and one that was
         // completed has no other attempt.
         let lease: &Lease = &self.leases[lease];
@@ -44,12 +64,15 @@ impl Record {
         let new = OccurrenceData {
             occurrence: lease.occurrence.clone(),
             data: before.and_then(|one| one.data),
-            checkpoint: Some(checkpoint.to_vec()),
+            checkpoint: Some(SavedValue {
+                saved_at: whole_millis(now),
+                value: checkpoint.to_vec(),
+            }),
         };
         self.occurrence_data.push(new);
         let mut size = 0;
         for one in self.occurrence_data.iter_mut().rev() {
-            size += one.checkpoint.as_ref().map_or(0, Vec::len);
+            size += one.checkpoint.as_ref().map_or(0, |saved| saved.value.len());
             one.checkpoint.take_if(|_| size > MAX_CHECKPOINTS);
         }
         self.occurrence_data.retain(|one| one.data.is_some() || one.checkpoint.is_some());

@@ -51,6 +51,7 @@ fn samples() -> Vec<(&'static str, Vec<Value>)> {
             ],
         ),
         ("DeadLetter", vec![json!(full.dead[0])]),
+        ("Checkpoint", vec![json!(full.checkpoints[0])]),
         ("Outcome", vec![json!(full.last), json!(bare.last)]),
         ("Counters", vec![json!(full.counters)]),
         ("Follower", vec![json!(chain().followers[0])]),

@@ -5,8 +5,9 @@ use crate::{
     backend::{After, HistoryCursor, HistoryEntry, HistoryQuery, JobState},
     error::{ErrorKind, Result},
     job::{after_in, is_code},
+    record::ChangeAction,
     registry::{Fleet, NodeInfo, name_hash},
-    stored::{Definition, Schedules},
+    stored::{ChangeFilter, Definition, Schedules},
     time::{Time, saturating_add},
 };
 use chrono::DateTime;
@@ -186,11 +187,7 @@ impl Past {
             }
         }
         if past.has_failure(at) {
-            // An operator may have marked it as succeeded, at any time since.
-            let newest = page(schedules, state, None, MANY).await?.unwrap_or_default();
-            let is_mark =
-                |entry: &HistoryEntry| entry.is_mark() && entry.occurrence.scheduled_at == at;
-            past.entries.extend(newest.into_iter().filter(is_mark));
+            past.entries.extend(marks(schedules, state, at).await?);
         }
         past.entries = state.with_active_runs(past.entries);
         past.entries.dedup_by_key(|entry| entry.fence);
@@ -216,6 +213,28 @@ impl Past {
     }
 }
 
+/// The entries by which operators have marked an occurrence of this time as succeeded, at any time since. The
+/// record of changes has the place of each: its sequence was drawn right after the fence of the entry. A mark
+/// without an author is found among the newest entries only.
+async fn marks(schedules: &Schedules, state: &JobState, at: Time) -> Result<Vec<HistoryEntry>> {
+    let is_mark = |entry: &HistoryEntry| entry.is_mark() && entry.occurrence.scheduled_at == at;
+    let mut entries = page(schedules, state, None, MANY).await?.unwrap_or_default();
+    entries.retain(is_mark);
+    if !entries.is_empty() {
+        return Ok(entries);
+    }
+    let filter = ChangeFilter::default().name(&state.name).actions(&[ChangeAction::Mark]).from(at);
+    let changes = match schedules.changes(filter, None, FEW).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Vec::new(),
+        page => page?.changes,
+    };
+    for change in changes.iter().filter(|change| change.is_about(at)) {
+        let found = page_below(schedules, state, Some(change.sequence), 1).await?;
+        entries.extend(found.into_iter().flatten().filter(is_mark));
+    }
+    Ok(entries)
+}
+
 /// The newest entries of a job that were drawn before this time; `None` without a history.
 async fn page(
     schedules: &Schedules,
@@ -223,9 +242,18 @@ async fn page(
     before: Option<Time>,
     limit: usize,
 ) -> Result<Option<Vec<HistoryEntry>>> {
+    page_below(schedules, state, before.map(|before| before.timestamp_micros()), limit).await
+}
+
+/// The newest entries of a job below this fence; `None` without a history.
+async fn page_below(
+    schedules: &Schedules,
+    state: &JobState,
+    fence: Option<i64>,
+    limit: usize,
+) -> Result<Option<Vec<HistoryEntry>>> {
     let Some(history) = schedules.history_of_runs() else { return Ok(None) };
-    let name = state.name.clone();
-    let before = before.map(|before| HistoryCursor { fence: before.timestamp_micros(), name });
+    let before = fence.map(|fence| HistoryCursor { fence, name: state.name.clone() });
     let mut query = HistoryQuery::new(limit).name(&state.name);
     query.before = before.as_ref();
     schedules.within("history", history.entries(query)).await.map(Some)

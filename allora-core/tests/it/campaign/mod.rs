@@ -5,6 +5,7 @@
 //! A failing seed is replayed by `ALLORA_SEED=… cargo test -p allora-core --test it one_seed`.
 
 mod books;
+mod chains;
 mod scenario;
 
 use scenario::{Totals, play};

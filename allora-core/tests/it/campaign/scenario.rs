@@ -67,6 +67,10 @@ pub(super) struct Played {
 pub(super) struct Dice(u64);
 
 impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// The splitmix64 of Steele, Lea and Flood.
     fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -128,7 +132,7 @@ impl Swarm {
 }
 
 pub(super) fn play(seed: u64) -> Played {
-    let dice = &mut Dice(seed);
+    let dice = &mut Dice::new(seed);
     let swarm = Swarm::drawn(dice);
     // Half of the worlds begin shortly before the clocks change in Paris.
     let start = match dice.below(4) {

@@ -3,7 +3,7 @@
 use super::{add, schedules};
 use crate::support::{Lab, at, ms, secs};
 use allora_core::{
-    ErrorKind, HistoryQuery, Occurrence, Retry, StoredSchedule,
+    ErrorKind, HistoryQuery, Occurrence, Retry, Run, StoredSchedule,
     backend::{Author, NotRunReason, Outcome},
     stored::WhyCode,
 };
@@ -47,6 +47,27 @@ fn a_dead_letter_and_a_missed_occurrence_can_be_marked_as_succeeded() {
         assert!(why.sentence.contains("by ann (console): sent by hand"), "{}", why.sentence);
     }
     drop(member);
+}
+
+#[test]
+fn a_mark_behind_thousands_of_newer_runs_is_found() {
+    let lab = Lab::new(3);
+    lab.start(|seat, b| {
+        let fails = |run: &Run| match run.scheduled_at() == at(60.0) {
+            true => Err("no route".into()),
+            false => Ok(()),
+        };
+        b.kind("t", seat.handler(ms(0), fails))
+    });
+    let job = StoredSchedule::new("job", "t", "@every 1s").starting(at(60.0));
+    add(&lab, job.retry(Retry::NEVER));
+    lab.until(65.0);
+    let client = schedules(&lab).by(Author::new("ann").note("sent by hand"));
+    lab.sim.block_on(client.mark_succeeded("job", &at(60.0).into())).unwrap();
+    lab.until(2_100.0);
+    assert!(lab.past("job").len() > 2_010);
+    let why = lab.sim.block_on(client.why("job", Some(at(60.0)))).unwrap();
+    assert!(why.sentence.contains("was marked as succeeded"), "{}", why.sentence);
 }
 
 #[test]

@@ -1,22 +1,22 @@
-//! Transactions of tokio-postgres that create a schedule and complete a run:
+//! Transactions of tokio-postgres that upsert a schedule and complete a run:
 //! `DATABASE_URL=postgres://… cargo run --bin tokio_postgres`, in the folder `examples/drivers`.
 
 use allora::{
-    BoxError, Run, Scheduler, StoredSchedule,
-    sql::{Param, RawStatement, Sql},
+    BoxError, Run, Scheduler, Schedules, StoredSchedule,
+    sql::{Column, Param, RawStatement, RawTransaction, Sql},
 };
 use allora_example_drivers::{PREFIX, check, database, newcomer, run_until_invoiced};
-use std::{iter::once, sync::Arc};
+use async_trait::async_trait;
+use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls, Transaction, types::ToSql};
 
-/// Runs a statement of allora in a transaction. Returns `false` if it is out of date, and has done
-/// nothing.
-async fn apply(
-    tx: &Transaction<'_>,
-    statement: &RawStatement,
-) -> Result<bool, tokio_postgres::Error> {
-    for (i, statement) in once(statement).chain(&statement.then).enumerate() {
+/// A transaction in which allora may run statements.
+struct Lent<'a>(&'a Transaction<'a>);
+
+#[async_trait]
+impl RawTransaction for Lent<'_> {
+    async fn run(&mut self, statement: RawStatement) -> Result<Vec<Vec<Param>>, BoxError> {
         let params = statement.params.iter().map(|param| -> &(dyn ToSql + Sync) {
             match param {
                 Param::BigInt(value) => value,
@@ -26,11 +26,19 @@ async fn apply(
             }
         });
         let params: Vec<_> = params.collect();
-        if tx.query(&statement.sql, &params).await?.is_empty() && i == 0 {
-            return Ok(false);
+        let mut rows = Vec::new();
+        for row in self.0.query(&statement.sql, &params).await? {
+            let cell = |(i, column): (usize, &Column)| {
+                Ok(match column {
+                    Column::BigInt => Param::BigInt(row.try_get(i)?),
+                    Column::Bytea => Param::Bytea(row.try_get(i)?),
+                })
+            };
+            let cells = statement.columns.iter().enumerate().map(cell);
+            rows.push(cells.collect::<Result<_, tokio_postgres::Error>>()?);
         }
+        Ok(rows)
     }
-    Ok(true)
 }
 
 /// The customer and the schedule of the invoice, or neither.
@@ -43,7 +51,9 @@ async fn sign_up(
     let tx = client.transaction().await?;
     let insert = "INSERT INTO allora_example_customer (name) VALUES ($1)";
     tx.execute(insert, &[&customer]).await?;
-    while !apply(&tx, &store.creation(invoice).await?).await? {}
+    let schedules = Schedules::new(store.clone())?;
+    let sign_up = async |schedules: Schedules| schedules.upsert(invoice).await;
+    store.change_through(&mut Lent(&tx), &schedules, sign_up).await?;
     tx.commit().await?;
     Ok(())
 }
@@ -54,7 +64,7 @@ async fn invoice(client: &mut Client, store: &Sql, run: &Run) -> Result<(), BoxE
     let insert = "INSERT INTO allora_example_invoice (key) VALUES ($1)";
     tx.execute(insert, &[&run.occurrence_key()]).await?;
     // Last: until the commit, other writers of this schedule's record wait.
-    while !apply(&tx, &store.completion(run).await?).await? {}
+    store.complete_through(&mut Lent(&tx), run).await?;
     tx.commit().await?;
     Ok(())
 }
