@@ -256,7 +256,7 @@ pub struct DeadLetter {
     pub error: String,
 }
 
-/// What the next attempt at an occurrence goes on from.
+/// A value from which the next attempt at an occurrence goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The occurrence.

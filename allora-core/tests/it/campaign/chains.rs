@@ -64,7 +64,7 @@ fn a_store_that_loses_or_repeats_what_follows_an_end_is_found() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     None,
-    /// What was not delivered within two seconds, because a node died or the store hung, is confirmed and
+    /// Notes that were not delivered within two seconds, because a node died or the store hung, are confirmed and
     /// forgotten.
     ForgetsOldOutboxes,
     /// Of ten ends, one puts nothing into the outbox.
@@ -307,7 +307,7 @@ impl World {
         self.members.push(seat.run(builder.build().unwrap()));
     }
 
-    /// What is wrong in the end.
+    /// The errors that are found in the end.
     fn audit(&self, seen: &mut BTreeMap<&'static str, u64>) -> Vec<String> {
         let mut wrong = Vec::new();
         let pasts: Vec<_> = self.plans.iter().map(|plan| self.lab.past(&plan.name)).collect();
