@@ -58,6 +58,10 @@ impl RecordStore for Etcd {
         outcomes
     }
 
+    fn security_warning(&self) -> Option<&str> {
+        self.store.security_warning.as_deref()
+    }
+
     async fn scan(
         &self,
         prefix: &str,

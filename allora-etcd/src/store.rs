@@ -4,7 +4,7 @@ use crate::{
     cache::Cache, client::Client, due_index::DueIndex, keys::Keys, name_pages::NamePages,
     sessions::Sessions,
 };
-use allora_core::{Result, store::HistoryPruning};
+use allora_core::{Result, backend::plain_text_warning, store::HistoryPruning};
 use chrono::TimeDelta;
 use etcd_client::{DeleteOptions, Txn, TxnOp};
 use std::{
@@ -24,6 +24,7 @@ pub(crate) struct Store {
     pub(crate) client: Arc<Client>,
     pub(crate) keys: Keys,
     pub(crate) namespace: String,
+    pub(crate) security_warning: Option<String>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) due_index: DueIndex,
     pub(crate) cache: Cache,
@@ -64,7 +65,12 @@ impl Etcd {
 impl Store {
     pub(crate) fn new(client: Client, namespace: String, history: HistoryPruning) -> Self {
         let (client, keys) = (Arc::new(client), Keys::new(&namespace));
+        let security_warning = client.endpoints().find_map(plain_text);
+        if let Some(warning) = &security_warning {
+            tracing::warn!(target: "allora", "{warning}");
+        }
         Self {
+            security_warning,
             sessions: Arc::new(Sessions::new(client.clone(), keys.clone())),
             due_index: DueIndex::new(client.clone(), keys.clone()),
             cache: Cache::default(),
@@ -80,6 +86,16 @@ impl Store {
     }
 }
 
+/// The warning of a member on another machine that is reached without TLS.
+fn plain_text(endpoint: &str) -> Option<String> {
+    let place = endpoint.strip_prefix("http://")?.split('/').next()?;
+    let host = match place.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => host,
+        _ => place,
+    };
+    plain_text_warning(endpoint, host, "write https:// for TLS")
+}
+
 impl fmt::Debug for Etcd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Etcd")
@@ -87,4 +103,20 @@ impl fmt::Debug for Etcd {
             .field("prefix", &self.store.namespace)
             .finish_non_exhaustive()
     }
+}
+
+#[test]
+fn members_elsewhere_without_tls_are_warned_of() {
+    for fine in [
+        "http://127.0.0.1:2379",
+        "http://[::1]:2379",
+        "http://localhost",
+        "https://db:2379",
+        "the given client",
+    ] {
+        assert_eq!(plain_text(fine), None, "{fine}");
+    }
+    let said = plain_text("http://db:2379").unwrap();
+    assert!(said.contains("http://db:2379 is plain text") && said.contains("https://"), "{said}");
+    assert!(plain_text("http://db").is_some());
 }

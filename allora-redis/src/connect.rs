@@ -13,7 +13,11 @@ use crate::{
     store::Store,
     unused::Unused,
 };
-use allora_core::{Error, ErrorKind, Result, backend::HistoryLimits, store::HistoryPruning};
+use allora_core::{
+    Error, ErrorKind, Result,
+    backend::{HistoryLimits, plain_text_warning},
+    store::HistoryPruning,
+};
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 use std::{
     collections::HashMap,
@@ -182,10 +186,10 @@ impl RedisBuilder {
     /// A dropped call may have left the installation's id in the store; connecting again uses it.
     pub async fn connect(self, server: impl IntoConnectionInfo) -> Result<Redis> {
         let info = connection_info(server, self.certificates.as_ref())?;
-        let place = place_of(&info);
+        let (place, warning) = (place_of(&info), security_warning([&info]));
         let client = Client::open(info).map_err(|cause| refused(&place, cause))?;
         let server = Server::new(client, place.clone(), self.timeout);
-        self.open(Servers::One(server), place, Expected::One).await
+        self.open(Servers::One(server), place, Expected::One, warning).await
     }
 
     /// Uses an existing client with its settings.
@@ -196,9 +200,10 @@ impl RedisBuilder {
     /// # Cancel safety
     /// As [`connect`](Self::connect).
     pub async fn connect_client(self, client: Client) -> Result<Redis> {
-        let place = place_of(client.get_connection_info());
+        let info = client.get_connection_info();
+        let (place, warning) = (place_of(info), security_warning([info]));
         let server = Server::new(client, place.clone(), self.timeout);
-        self.open(Servers::One(server), place, Expected::One).await
+        self.open(Servers::One(server), place, Expected::One, warning).await
     }
 
     /// Connects to the primary that these sentinels watch under the name `master`. When they
@@ -219,6 +224,7 @@ impl RedisBuilder {
         let sentinels = self.addresses(sentinels)?;
         let Some(first) = sentinels.first() else { return Err(none("sentinel")) };
         let place = format!("{} (sentinel of {master:?})", place_of(first));
+        let warning = security_warning(&sentinels);
         let login = self.sentinels.clone();
         let each = sentinels.iter().map(|sentinel| {
             let settings = sentinel.redis_settings().clone().set_db(0);
@@ -231,7 +237,7 @@ impl RedisBuilder {
         let each = each.collect::<Result<Vec<_>, _>>();
         let each = each.map_err(|failure| refused_at(&place, failure))?;
         let sentinels = Sentinels::new(each, master, self.servers_like(first), self.timeout);
-        self.open(Servers::Sentinel(Arc::new(sentinels)), place, Expected::One).await
+        self.open(Servers::Sentinel(Arc::new(sentinels)), place, Expected::One, warning).await
     }
 
     /// Connects to the cluster of these nodes; one of them must reply.
@@ -249,6 +255,7 @@ impl RedisBuilder {
         let nodes = self.addresses(nodes)?;
         let Some(first) = nodes.first() else { return Err(none("node")) };
         let place = format!("{} (cluster)", place_of(first));
+        let warning = security_warning(&nodes);
         if let Some(other) = nodes.iter().find(|node| node.redis_settings().db() != 0) {
             let place = place_of(other);
             let wrong = format!("{place}: a cluster has one database, 0; leave it out");
@@ -261,7 +268,7 @@ impl RedisBuilder {
             _ => None,
         });
         let cluster = Cluster::new(seeds.collect(), self.servers_like(first), self.timeout);
-        self.open(Servers::Cluster(Arc::new(cluster)), place, Expected::Cluster).await
+        self.open(Servers::Cluster(Arc::new(cluster)), place, Expected::Cluster, warning).await
     }
 
     fn addresses<T: IntoConnectionInfo>(
@@ -292,7 +299,13 @@ impl RedisBuilder {
         })
     }
 
-    async fn open(self, servers: Servers, place: String, expected: Expected) -> Result<Redis> {
+    async fn open(
+        self,
+        servers: Servers,
+        place: String,
+        expected: Expected,
+        security_warning: Option<String>,
+    ) -> Result<Redis> {
         self.check()?;
         install_crypto();
         let connection = Connection::new(servers, self.timeout)?;
@@ -317,6 +330,7 @@ impl RedisBuilder {
             scripts: Scripts::default(),
             place,
             durability_warning,
+            security_warning,
             history: HistoryPruning::new(self.history, PER_JOB),
             unused: self.unused.map(Unused::new),
             confirm: (self.replicas > 0).then_some(Confirm { replicas: self.replicas, within }),
@@ -430,6 +444,25 @@ pub fn connection_info(
     }
 }
 
+/// The warning of the first of these servers on another machine that is reached without TLS, or with TLS that verifies
+/// nothing. It is logged.
+pub fn security_warning<'a>(
+    servers: impl IntoIterator<Item = &'a ConnectionInfo>,
+) -> Option<String> {
+    let warning = servers.into_iter().find_map(|info| match info.addr() {
+        ConnectionAddr::Tcp(host, _) => {
+            plain_text_warning(&place_of(info), host, "write rediss:// for TLS")
+        }
+        ConnectionAddr::TcpTls { insecure: true, .. } => Some(format!(
+            "the connection to {} is encrypted, and the server's certificate is not verified; remove #insecure",
+            place_of(info)
+        )),
+        _ => None,
+    })?;
+    tracing::warn!(target: "allora", "{warning}");
+    Some(warning)
+}
+
 fn server(info: ConnectionInfo, timeout: Duration) -> Result<Arc<Server>, Failure> {
     let place = place_of(&info);
     Ok(Server::new(Client::open(info)?, place, timeout))
@@ -474,6 +507,23 @@ fn place_of(info: &ConnectionInfo) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_text_and_unverified_servers_elsewhere_are_warned_of() {
+        let warning = |url: &str| security_warning([&address(url).unwrap()]);
+        for here in
+            ["redis://localhost", "redis://:s3cret@127.0.0.1:1", "redis+unix:///s", "rediss://db"]
+        {
+            assert_eq!(warning(here), None, "{here}");
+        }
+        let said = warning("redis://:s3cret@db:7000/1").unwrap();
+        assert!(
+            said.contains("redis://db:7000/1 is plain text") && !said.contains("s3cret"),
+            "{said}"
+        );
+        let said = warning("rediss://db#insecure").unwrap();
+        assert!(said.contains("not verified"), "{said}");
+    }
 
     #[test]
     fn the_urls_that_providers_hand_out_are_read() {

@@ -69,6 +69,10 @@ impl RecordStore for Redis {
         self.store.durability_warning.as_deref()
     }
 
+    fn security_warning(&self) -> Option<&str> {
+        self.store.security_warning.as_deref()
+    }
+
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.store.history.is_on().then_some(self as _)
     }

@@ -32,6 +32,7 @@ pub(crate) struct Store {
     /// The server's address without its password, for errors.
     pub(crate) place: String,
     pub(crate) durability_warning: Option<String>,
+    pub(crate) security_warning: Option<String>,
     pub(crate) history: HistoryPruning,
     /// When unused jobs are deleted.
     pub(crate) unused: Option<Unused>,

@@ -126,11 +126,13 @@ impl SqlBuilder {
         if let Some(timeout) = url.connect_timeout {
             self.timeout = timeout;
         }
-        if let Some(warning) = url.security_warning() {
+        let warning = url.security_warning();
+        if let Some(warning) = &warning {
             tracing::warn!(target: "allora", "{warning}");
         }
         let (driver, flavour) = self.driver(&url).await?;
-        self.open(driver, flavour, url).await
+        let store = self.open(driver, flavour, url).await?;
+        Ok(Sql { security_warning: warning.map(Arc::from), ..store })
     }
 
     #[cfg(feature = "sqlite")]
@@ -226,7 +228,7 @@ impl SqlBuilder {
             frontier: Frontier::default(),
         };
         client.open(self.migrate).await?;
-        Ok(Sql { client: Arc::new(client), durability_warning })
+        Ok(Sql { client: Arc::new(client), durability_warning, security_warning: None })
     }
 
     /// A source of connections with these options.

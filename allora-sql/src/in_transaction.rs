@@ -46,7 +46,8 @@ impl Sql {
             leased: AtomicI64::new(0),
             frontier: Frontier::default(),
         };
-        let store = Sql { client: Arc::new(client), durability_warning: None };
+        let store =
+            Sql { client: Arc::new(client), durability_warning: None, security_warning: None };
         let work = async {
             let done = work(store).await;
             sender.close_channel();

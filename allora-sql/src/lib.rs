@@ -55,6 +55,7 @@ use std::{fmt, sync::Arc};
 pub struct Sql {
     client: Arc<Client>,
     durability_warning: Option<Arc<str>>,
+    security_warning: Option<Arc<str>>,
 }
 
 impl Sql {

@@ -88,6 +88,10 @@ impl RecordStore for Sql {
         self.durability_warning.as_deref()
     }
 
+    fn security_warning(&self) -> Option<&str> {
+        self.security_warning.as_deref()
+    }
+
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.client.history.is_on().then_some(self as _)
     }

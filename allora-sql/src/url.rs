@@ -1,6 +1,6 @@
 //! Addresses of databases, shown without what is secret.
 
-use allora_core::{Error, Result};
+use allora_core::{Error, Result, backend::plain_text_warning};
 use std::{fmt, path::PathBuf, time::Duration};
 
 /// The database of a URL.
@@ -86,7 +86,7 @@ impl Url {
         self.tls
     }
 
-    /// The protection that the connection lacks although it may seem to have it: the server's
+    /// The protection that the connection lacks: it is plain text to another machine, or the server's
     /// certificate is not verified, or not its name.
     pub fn security_warning(&self) -> Option<String> {
         let full = match self.system {
@@ -100,7 +100,12 @@ impl Url {
                 "is encrypted, and the name in the server's certificate is not verified: each \
                  certificate of an authority that this system trusts is accepted"
             }
-            Tls::Off | Tls::VerifyFull => return None,
+            Tls::Off if self.is_local() || self.system == System::Sqlite => return None,
+            Tls::Off => {
+                let remedy = format!("write {full}, or leave the setting out");
+                return plain_text_warning(&self.to_string(), &self.host, &remedy);
+            }
+            Tls::VerifyFull => return None,
         };
         Some(format!("the connection to {self} {lack}; {full} in the URL verifies it"))
     }

@@ -551,7 +551,13 @@ mod tests {
         assert!(said.contains("plain text") && said.contains("VERIFY_IDENTITY"), "{said}");
         assert!(warning("postgres://h/db?sslmode=verify-ca").is_some());
         assert_eq!(warning("postgres://h/db"), None);
-        // Asked for in so many words.
-        assert_eq!(warning("postgres://h/db?sslmode=disable"), None);
+        let said = warning("postgres://u:s3cret@h/db?sslmode=disable").unwrap();
+        assert!(said.contains("is plain text") && !said.contains("s3cret"), "{said}");
+        assert!(warning("mysql://h/db?tls=off").is_some());
+        for here in
+            ["postgres://localhost/db?sslmode=disable", "mysql://127.0.0.1/db", "sqlite:a.db"]
+        {
+            assert_eq!(warning(here), None, "{here}");
+        }
     }
 }

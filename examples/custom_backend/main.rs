@@ -41,6 +41,10 @@ impl<B: Backend> Backend for Counted<B> {
         self.inner.durability_warning()
     }
 
+    fn security_warning(&self) -> Option<&str> {
+        self.inner.security_warning()
+    }
+
     async fn prune(&self, time: TimeSource) -> Result {
         self.inner.prune(time).await
     }

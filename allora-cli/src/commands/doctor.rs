@@ -58,8 +58,8 @@ impl Doctor {
             let store = self.place.shown()?;
             let text = format!("{store}: it answers, and its tables have the expected columns");
             report.said(true, "store", &text)?;
-            if let Some(warning) = self.place.security_warning()? {
-                report.line("!", "tls", &warning)?;
+            if let Some(warning) = session.store.security_warning() {
+                report.line("!", "tls", warning)?;
             }
             if let Some(warning) = session.store.durability_warning() {
                 report.line("!", "durability", warning)?;

@@ -85,15 +85,6 @@ impl StoreArgs {
         config::environment(self.config.as_deref(), self.environment.as_deref())
     }
 
-    /// The protection that the connection lacks, as its URL has it.
-    ///
-    /// # Errors
-    /// As [`settings`](Self::settings).
-    pub(crate) fn security_warning(&self) -> Outcome<Option<String>> {
-        let Some(url) = self.url()? else { return Ok(None) };
-        Ok(Url::parse(&url).ok().and_then(|url| url.security_warning()))
-    }
-
     /// The store as people read it, without secrets. The local file that is used where nothing names a
     /// store is marked.
     ///

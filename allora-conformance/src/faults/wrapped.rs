@@ -200,6 +200,10 @@ impl<H: Hooks> Backend for Wrapped<H> {
         self.store.durability_warning()
     }
 
+    fn security_warning(&self) -> Option<&str> {
+        self.store.security_warning()
+    }
+
     async fn prune(&self, time: TimeSource) -> Result {
         self.hooks.prune(&*self.store, time).await
     }

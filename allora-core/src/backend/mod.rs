@@ -49,7 +49,21 @@ pub use streak::{Streak, StreakChange, StreakReport};
 
 use crate::error::Result;
 use async_trait::async_trait;
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
+
+/// The [warning](Backend::security_warning) of a connection without TLS to a server on this host; `None` if
+/// that is this machine: `localhost` or a loopback address. `server` names it without a password, and `remedy`
+/// is what to write instead.
+pub fn plain_text_warning(server: &str, host: &str, remedy: &str) -> Option<String> {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    (!is_here).then(|| {
+        format!(
+            "the connection to {server} is plain text: others on its way can read and change the \
+             password and all jobs; {remedy}"
+        )
+    })
+}
 
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a store",
@@ -235,6 +249,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// A warning about a connection that others could read or change on its way to the store, and the setting
+    /// that prevents it; `None` if there is none.
+    fn security_warning(&self) -> Option<&str> {
+        None
+    }
+
     /// Removes old tombstones, and history beyond its [limits](HistoryLimits), after it has counted that
     /// by the [hour](crate::Schedules::hours). A scheduler sends it as
     /// a request of its own, every ten seconds while it writes and once an hour, so that it delays and
@@ -279,6 +299,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn durability_warning(&self) -> Option<&str> {
         (**self).durability_warning()
     }
+    fn security_warning(&self) -> Option<&str> {
+        (**self).security_warning()
+    }
     async fn prune(&self, time: TimeSource) -> Result {
         (**self).prune(time).await
     }
@@ -290,5 +313,16 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
     fn notifier(&self) -> Option<&dyn Notifier> {
         (**self).notifier()
+    }
+}
+
+#[test]
+fn plain_text_is_warned_of_unless_it_stays_on_this_machine() {
+    for host in ["localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]"] {
+        assert_eq!(plain_text_warning("redis", host, ""), None, "{host}");
+    }
+    for host in ["db", "10.0.0.1", "localhost.example", "0.0.0.0", "fd00::1", ""] {
+        let warning = plain_text_warning("redis://db:1", host, "write rediss://").unwrap();
+        assert!(warning.contains("redis://db:1") && warning.ends_with("; write rediss://"));
     }
 }

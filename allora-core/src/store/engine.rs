@@ -46,6 +46,10 @@ impl<S: RecordStore> Backend for S {
         RecordStore::durability_warning(self)
     }
 
+    fn security_warning(&self) -> Option<&str> {
+        RecordStore::security_warning(self)
+    }
+
     async fn prune(&self, time: TimeSource) -> Result {
         let now = RecordStore::now(self, time).await?;
         let pruned = RecordStore::prune(self, now).await;

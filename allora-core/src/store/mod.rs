@@ -111,6 +111,11 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The warning of [`Backend::security_warning`](crate::Backend::security_warning).
+    fn security_warning(&self) -> Option<&str> {
+        None
+    }
+
     /// The history, if the store keeps one. Without it the drafts carry no entries. Default: none.
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         None

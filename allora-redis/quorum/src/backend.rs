@@ -30,6 +30,10 @@ impl Backend for RedisQuorum {
     fn namespace(&self) -> &str {
         &self.inner.prefix
     }
+
+    fn security_warning(&self) -> Option<&str> {
+        self.inner.security_warning.as_deref()
+    }
 }
 
 impl RedisQuorum {

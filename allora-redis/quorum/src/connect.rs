@@ -13,7 +13,9 @@ use super::{
 use allora_core::{Error, ErrorKind, Result, Runtime, runtime};
 use allora_redis::{
     Client, TlsCertificates,
-    internal::{check_prefix, check_version, connection_info, install_crypto, refused},
+    internal::{
+        check_prefix, check_version, connection_info, install_crypto, refused, security_warning,
+    },
 };
 use futures::{
     StreamExt,
@@ -108,11 +110,12 @@ impl QuorumBuilder {
         }
         self.check()?;
         install_crypto();
-        let mut servers = Vec::with_capacity(n);
+        let (mut servers, mut infos) = (Vec::with_capacity(n), Vec::with_capacity(n));
         for (i, url) in urls.iter().enumerate() {
             let number = i + 1;
             let info = connection_info(url.as_ref(), self.certificates.as_ref())
                 .map_err(|error| invalid_setting(format!("the URL of server {number}: {error}")))?;
+            infos.push(info.clone());
             // Without its cause, which may repeat the URL and the password in it.
             let client = Client::open(info)
                 .map_err(|_| invalid_setting(format!("the URL of server {number} is unusable")))?;
@@ -139,6 +142,7 @@ impl QuorumBuilder {
             runtime,
             round: AtomicU64::new(0),
             cluster_id: Mutex::new(None),
+            security_warning: security_warning(&infos),
             unacknowledged: Unacknowledged::default(),
             noop_proposals: NoopProposals::default(),
         });

@@ -111,6 +111,7 @@ fn join(sim: &Sim, memories: &[Memory]) -> (Arc<SimNode>, RedisQuorum) {
     let wire = |memory: &Memory| Simulated { memory: memory.clone(), runtime: runtime.clone() };
     let server = |(i, memory)| Server::new(format!("server {i}"), wire(memory));
     let inner = Inner {
+        security_warning: None,
         prefix: "allora".into(),
         key: "allora:quorum".into(),
         servers: memories.iter().enumerate().map(server).collect(),

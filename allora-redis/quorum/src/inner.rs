@@ -18,6 +18,7 @@ pub(crate) struct Inner {
     /// The one key on each server.
     pub(crate) key: String,
     pub(crate) servers: Vec<Server>,
+    pub(crate) security_warning: Option<String>,
     /// The place of each server: its number, and all names.
     pub(crate) places: Vec<String>,
     pub(crate) deadline: Duration,
