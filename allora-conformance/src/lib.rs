@@ -78,6 +78,7 @@
 
 mod cases;
 mod cluster;
+mod days_work;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod differential;
 pub mod environment;
@@ -95,6 +96,7 @@ mod text;
 mod two_nodes;
 mod walk;
 
+pub use days_work::a_days_work;
 pub use fixture::{Capability, Fixture};
 pub use mutation::mutations;
 pub use suite::{Passed, check, names, run};

@@ -62,6 +62,15 @@ impl RecordStore for Etcd {
         self.store.security_warning.as_deref()
     }
 
+    fn grants(&self, login: &str) -> Option<Vec<String>> {
+        let keys = self.store.keys.all();
+        Some(vec![
+            format!("etcdctl role add {login}"),
+            format!("etcdctl role grant-permission {login} --prefix=true readwrite {keys}"),
+            format!("etcdctl user grant-role {login} {login}"),
+        ])
+    }
+
     async fn scan(
         &self,
         prefix: &str,

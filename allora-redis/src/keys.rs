@@ -27,6 +27,19 @@ impl Keys {
         format!("{}:notifications", self.prefix)
     }
 
+    /// The command that gives a user what nodes and clients need. Scripts need the rights for their commands as well.
+    pub(crate) fn grant(&self, user: &str) -> String {
+        let (meta, channel) = (self.meta(), self.notifications());
+        let keys = match self.shards {
+            1 => format!("~{{{}}}:*", self.prefix),
+            _ => format!("~{meta} ~{{{}:*}}:*", self.prefix),
+        };
+        format!(
+            "ACL SETUSER {user} on >PASSWORD {keys} &{channel} +@read +@write +@scripting +@pubsub \
+             +@connection -@dangerous +info +time +wait +cluster|slots"
+        )
+    }
+
     /// The shard of a job: the same on every node and for ever, because the job is stored there.
     pub(crate) fn shard_of(&self, name: &str) -> u32 {
         u32::try_from(hash(name.as_bytes()) % u64::from(self.shards)).unwrap_or(0)

@@ -73,6 +73,10 @@ impl RecordStore for Redis {
         self.store.security_warning.as_deref()
     }
 
+    fn grants(&self, login: &str) -> Option<Vec<String>> {
+        Some(vec![self.store.keys.grant(login)])
+    }
+
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.store.history.is_on().then_some(self as _)
     }

@@ -92,6 +92,10 @@ impl RecordStore for Sql {
         self.security_warning.as_deref()
     }
 
+    fn grants(&self, login: &str) -> Option<Vec<String>> {
+        self.client.dialect.grants(self.client.place.system(), login)
+    }
+
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         self.client.history.is_on().then_some(self as _)
     }

@@ -45,6 +45,10 @@ impl<B: Backend> Backend for Counted<B> {
         self.inner.security_warning()
     }
 
+    fn grants(&self, login: &str) -> Option<Vec<String>> {
+        self.inner.grants(login)
+    }
+
     async fn prune(&self, time: TimeSource) -> Result {
         self.inner.prune(time).await
     }

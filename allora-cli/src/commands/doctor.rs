@@ -37,6 +37,9 @@ pub(crate) struct Doctor {
     /// warning) and text; for the history also its numbers of entries and failures.
     #[arg(long)]
     json: bool,
+    /// Prints the statements that give a login of the server what nodes and clients need, and checks nothing.
+    #[arg(long, value_name = "LOGIN", conflicts_with = "json")]
+    grants: Option<String>,
 }
 
 /// The name and the kind of what is written to see whether writing works.
@@ -53,6 +56,17 @@ const OVERDUE: Duration = Duration::from_secs(60);
 
 impl Doctor {
     pub(crate) fn run(self) -> Outcome {
+        if let Some(login) = &self.grants {
+            return session::with(&self.place, async |session: Session| {
+                let Some(grants) = session.store.grants(login) else {
+                    return Err(Failure::wrong(
+                        "this store has no logins: its file has the permissions of the system",
+                    ));
+                };
+                let mut out = io::stdout().lock();
+                Ok(grants.iter().try_for_each(|grant| writeln!(out, "{grant}"))?)
+            });
+        }
         let report = Report { json: self.json };
         let well = session::with(&self.place, async |session: Session| {
             let store = self.place.shown()?;

@@ -8,6 +8,20 @@ fn block_on(work: impl Future<Output = ()>) {
 }
 
 #[test]
+fn the_rights_of_a_login_are_printed_for_stores_that_have_logins() {
+    let site = Site::new("");
+    site.allora(&["init", "--url", &site.args[1]]).fine();
+    let said = site.allora(&["doctor", "--grants", "jobs", "--url", &site.args[1]]).refused(2);
+    assert!(said.contains("this store has no logins"), "{said}");
+    let Some(url) = server("postgres", "ALLORA_TEST_POSTGRES_URL") else { return };
+    let at = ["--url", &url, "--prefix", "granted"];
+    site.allora(&[&["init"], &at as &[&str]].concat()).fine();
+    let said = site.allora(&[&["doctor", "--grants", "a \"b"], &at as &[&str]].concat()).fine();
+    assert!(said.starts_with("GRANT SELECT, INSERT, UPDATE, DELETE ON granted_"), "{said}");
+    assert!(said.ends_with(" TO \"a \"\"b\";\n"), "{said}");
+}
+
+#[test]
 fn a_role_that_may_only_read_is_found() {
     let Some(url) = server("postgres", "ALLORA_TEST_POSTGRES_URL") else { return };
     let site = Site::new("");

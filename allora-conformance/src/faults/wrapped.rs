@@ -204,6 +204,10 @@ impl<H: Hooks> Backend for Wrapped<H> {
         self.store.security_warning()
     }
 
+    fn grants(&self, login: &str) -> Option<Vec<String>> {
+        self.store.grants(login)
+    }
+
     async fn prune(&self, time: TimeSource) -> Result {
         self.hooks.prune(&*self.store, time).await
     }

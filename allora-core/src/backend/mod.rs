@@ -255,6 +255,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The statements by which an operator gives a login of the server what nodes and clients need once the
+    /// store exists, and no more; `None` if the store has no logins. Nothing is sent.
+    fn grants(&self, _login: &str) -> Option<Vec<String>> {
+        None
+    }
+
     /// Removes old tombstones, and history beyond its [limits](HistoryLimits), after it has counted that
     /// by the [hour](crate::Schedules::hours). A scheduler sends it as
     /// a request of its own, every ten seconds while it writes and once an hour, so that it delays and
@@ -301,6 +307,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
     fn security_warning(&self) -> Option<&str> {
         (**self).security_warning()
+    }
+    fn grants(&self, login: &str) -> Option<Vec<String>> {
+        (**self).grants(login)
     }
     async fn prune(&self, time: TimeSource) -> Result {
         (**self).prune(time).await

@@ -50,6 +50,10 @@ impl<S: RecordStore> Backend for S {
         RecordStore::security_warning(self)
     }
 
+    fn grants(&self, login: &str) -> Option<Vec<String>> {
+        RecordStore::grants(self, login)
+    }
+
     async fn prune(&self, time: TimeSource) -> Result {
         let now = RecordStore::now(self, time).await?;
         let pruned = RecordStore::prune(self, now).await;

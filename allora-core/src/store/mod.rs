@@ -116,6 +116,11 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The statements of [`Backend::grants`](crate::Backend::grants).
+    fn grants(&self, _login: &str) -> Option<Vec<String>> {
+        None
+    }
+
     /// The history, if the store keeps one. Without it the drafts carry no entries. Default: none.
     fn history_store(&self) -> Option<&dyn HistoryStore> {
         None

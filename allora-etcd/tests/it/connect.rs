@@ -4,7 +4,7 @@ use crate::{
     faults::members::{Members, Papers},
     stores::{Single, members, patient, pause, runtime},
 };
-use allora_conformance::faults::Proxy;
+use allora_conformance::{a_days_work, faults::Proxy};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{Action, Batch, NewSchedule, Operation, Reply, TimeSource},
@@ -222,6 +222,9 @@ fn a_login_is_asked_for_checked_and_kept_to_its_prefix() {
         let builder = ok().login("jobs", SENTINEL).history(10);
         let store = builder.connect([url]).await.unwrap();
         assert!(!format!("{store:?}").contains(SENTINEL));
+        let grants = store.grants("jobs").unwrap();
+        assert!(grants[1].ends_with(" jobs --prefix=true readwrite mine/"), "{grants:?}");
+        a_days_work(store.clone()).await;
         works(&store).await;
         let notifications = store.notifier().unwrap().subscribe().await.unwrap();
         let new = NewSchedule::new("mail", "x", Some(Time::UNIX_EPOCH.into()));

@@ -4,7 +4,10 @@ use crate::{
     server::{IN_MEMORY, ON_DISK, Server},
     stores::{Kind, create, runtime},
 };
-use allora_conformance::environment::{free_ports, patiently};
+use allora_conformance::{
+    a_days_work,
+    environment::{free_ports, patiently},
+};
 use allora_core::{
     Backend, Error,
     backend::{NewSchedule, TimeSource},
@@ -131,6 +134,25 @@ fn a_password_is_asked_for_and_never_shown() {
     user.arg(&["SETUSER", "reader", "on", ">pw", "~*", "+@read", "+@connection", "+info"]);
     user.exec(&mut connection).unwrap();
     is_refused(Redis::builder(), &url("reader:pw@"), invalid, "does not permit");
+}
+
+/// In one shard and in several.
+#[test]
+fn a_user_with_the_rights_that_the_store_names_works_and_sees_nothing_else() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    for shards in [1, 3] {
+        let builder = || Redis::builder().shards(shards).prefix(format!("mine{shards}"));
+        let owner = connect(builder(), &server.url()).unwrap();
+        let [grant] = owner.grants("jobs").unwrap().try_into().unwrap();
+        let grant = grant.replace("PASSWORD", "pw");
+        server.ask::<()>(&grant.split(' ').collect::<Vec<_>>()).unwrap();
+        let url = format!("redis://jobs:pw@127.0.0.1:{}", server.port);
+        let store = connect(builder().history(10), &url).unwrap();
+        runtime().block_on(a_days_work(store));
+        let other = Redis::builder().shards(shards).prefix("other");
+        is_refused(other, &url, allora_core::ErrorKind::Invalid, "does not permit");
+        server.ask::<()>(&["ACL", "DELUSER", "jobs"]).unwrap();
+    }
 }
 
 #[test]

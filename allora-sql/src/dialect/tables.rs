@@ -2,6 +2,7 @@
 
 use super::{Dialect, history::FAILURES, names};
 use crate::{
+    System,
     driver::{Statement, Type, sql},
     encoding::{CHANGE, DATA, FLAG, HISTORY, JOB, RARE, STATE},
 };
@@ -128,6 +129,26 @@ impl Dialect {
                 (table, Statement::new(text, Vec::new(), b""))
             })
             .collect()
+    }
+
+    /// What nodes and clients need, for a role of PostgreSQL or a user of MySQL, which is `NAME` or `NAME@HOST`.
+    pub(crate) fn grants(&self, system: System, login: &str) -> Option<Vec<String>> {
+        const RIGHTS: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON";
+        let tables = TABLES.iter().map(|(table, _)| format!("{}_{table}", self.prefix));
+        match system {
+            System::Sqlite => None,
+            System::Postgres => {
+                let (tables, role) =
+                    (tables.collect::<Vec<_>>().join(", "), login.replace('"', "\"\""));
+                Some(vec![format!("{RIGHTS} {tables} TO \"{role}\";")])
+            }
+            System::MySql => {
+                let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+                let (name, host) = login.rsplit_once('@').unwrap_or((login, "%"));
+                let user = format!("{}@{}", quoted(name), quoted(host));
+                Some(tables.map(|table| format!("{RIGHTS} {table} TO {user};")).collect())
+            }
+        }
     }
 
     /// The indexes of all versions.

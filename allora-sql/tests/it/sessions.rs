@@ -1,10 +1,11 @@
 //! Facts about each database that were found out, kept as tests.
 
 use crate::{
-    calls::{STORE, change, create, delete, get, replies, send},
+    calls::{STORE, create, delete, get, replies, send},
     connect::run,
     stores::{Db, Place, on, on_every_database, patiently_opened, pause},
 };
+use allora_conformance::a_days_work;
 use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
@@ -336,46 +337,35 @@ fn the_error_of_each_operation_of_a_refused_statement_has_its_cause() {
 #[test]
 fn a_role_that_may_not_create_tables_works_once_they_are_there() {
     on(Db::Postgres, async |place| {
-        place.open().await.close().await;
+        let owner = place.open().await;
         let role = format!("{}_worker", place.prefix);
-        let (p, tables) =
-            (&place.prefix, ["job", "state", "rare", "data", "history", "flag", "change"]);
-        let tables = tables.map(|table| format!("{p}_{table}")).join(", ");
-        for text in [
+        let made = [
             format!("CREATE ROLE {role} LOGIN PASSWORD 'pw'"),
             "REVOKE CREATE ON SCHEMA public FROM PUBLIC".to_owned(),
-            format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables}, {p}_meta TO {role}"),
-        ] {
+        ];
+        for text in made.into_iter().chain(owner.grants(&role).unwrap()) {
             run(&place, &text).await.unwrap();
         }
+        owner.close().await;
         let (_, rest) = place.url.split_once('@').unwrap();
         let url = format!("postgres://{role}:pw@{rest}");
-        works(&place.builder().history(10).connect(&url).await.unwrap()).await;
+        a_days_work(place.builder().history(10).connect(&url).await.unwrap()).await;
         run(&place, &format!("DROP OWNED BY {role}")).await.unwrap();
         run(&place, &format!("DROP ROLE {role}")).await.unwrap();
     });
     on(Db::MySql, async |place| {
-        place.open().await.close().await;
+        let owner = place.open().await;
         let user = format!("{}'@'127.0.0.1", &place.prefix);
         run(&place, &format!("CREATE USER '{user}' IDENTIFIED BY 'pw'")).await.unwrap();
-        for table in ["job", "state", "rare", "data", "history", "flag", "change", "meta"] {
-            let rights = "SELECT, INSERT, UPDATE, DELETE";
-            let text = format!("GRANT {rights} ON {{p}}_{table} TO '{user}'");
+        for text in owner.grants(&format!("{}@127.0.0.1", place.prefix)).unwrap() {
             run(&place, &text).await.unwrap();
         }
+        owner.close().await;
         let (_, rest) = place.url.split_once('@').unwrap();
         let url = format!("mysql://{}:pw@{rest}", place.prefix);
-        works(&place.builder().history(10).connect(&url).await.unwrap()).await;
+        a_days_work(place.builder().history(10).connect(&url).await.unwrap()).await;
         run(&place, &format!("DROP USER '{user}'")).await.unwrap();
     });
-}
-
-async fn works(sql: &Sql) {
-    let new = NewSchedule::new("k", "d", None).data(b"x");
-    create(sql, "a", new, STORE).await.unwrap();
-    let trigger = Action::trigger("t");
-    change(sql, "a", trigger, STORE).await.unwrap();
-    delete(sql, "a", STORE).await.unwrap();
 }
 
 /// A statement that changes nothing reports no row on MySQL: an extension must not believe it.
