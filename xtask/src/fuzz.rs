@@ -144,7 +144,7 @@ fn with_figures(line: &str, name: &str, executions: u64, minutes: u64) -> String
         ["", own, what, _, _, found, ""] if own.trim().trim_matches('`') == name => {
             let executions = match executions {
                 ..10_000 => executions.to_string(),
-                ..10_000_000 => format!("{} thousand", executions / 1_000),
+                10_000..10_000_000 => format!("{} thousand", executions / 1_000),
                 _ => format!("{} million", executions / 1_000_000),
             };
             format!("|{own}|{what}| {executions} | {minutes} min |{found}|")
