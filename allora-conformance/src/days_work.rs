@@ -32,7 +32,7 @@ pub async fn a_days_work(store: impl Backend + Clone) {
         let ended = client.trigger_and_wait("a", "t", Duration::from_secs(60)).await.unwrap();
         assert_eq!(ended.outcome.word(), "succeeded");
         client.pause("a", "").await.unwrap();
-        assert_eq!(client.list(Filter::default(), None, 10).await.unwrap().len(), 1);
+        assert_eq!(client.list(Filter::default(), None, 10).await.unwrap().len(), 2);
         client.counts("").await.unwrap();
         client.history(HistoryQuery::new(10)).await.unwrap();
         client.changes(ChangeFilter::default(), None, 10).await.unwrap();
