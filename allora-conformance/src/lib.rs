@@ -78,6 +78,7 @@
 
 mod cases;
 mod cluster;
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 mod days_work;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod differential;

@@ -131,7 +131,7 @@ impl Dialect {
             .collect()
     }
 
-    /// What nodes and clients need, for a role of PostgreSQL or a user of MySQL, which is `NAME` or `NAME@HOST`.
+    /// The rights that nodes and clients need, for a role of PostgreSQL or a user of MySQL, which is `NAME` or `NAME@HOST`.
     pub(crate) fn grants(&self, system: System, login: &str) -> Option<Vec<String>> {
         const RIGHTS: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON";
         let tables = TABLES.iter().map(|(table, _)| format!("{}_{table}", self.prefix));
