@@ -96,7 +96,7 @@ fn what_looks_like_a_start_and_is_none_is_no_command() {
         ("@schedule \"@daily\"true", 18, "no blank follows the quotes"),
         ("@schedule \"\" true", 12, "there is nothing in the quotes"),
         ("@schedule \"every day at 25:00\" true", 25, "is not a time of day"),
-        ("@schedule \"@daily; except calendar:it\" true", 18, "write its dates"),
+        ("@schedule \"@daily; except calendar:it\" true", 19, "write its dates"),
         ("@rrule RRULE:FREQ=DAILY true", 24, "has no start to count from"),
         ("@quartz 0 0 9 ? * MON 2027 true", 23, "looks like a seventh time field"),
         ("export A=b", 1, "`export` is a shell's; a crontab's variables have no word in front"),
