@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 pub enum Scope {
     /// To read every page, without the data of schedules and the output of runs.
     Read,
-    /// To see data, checkpoints and output, too.
+    /// To see data, checkpoints and output as well.
     Data,
     /// To pause, resume, skip, trigger, cancel, rerun, dismiss, backfill and reset.
     Run,

@@ -36,8 +36,8 @@ pub struct Claim {
     /// that hung carries out nothing for which nobody waits any more.
     pub not_after: Option<Time>,
     /// The cursor's move. With a lease that is lost on expiry it is made by the claim: `To` for the
-    /// cursor's own occurrence, `AfterEnd` if the next one follows its end, `Keep` for any other. With a lease that is retried on expiry it is
-    /// `Keep`: the completion moves the cursor.
+    /// cursor's own occurrence, `AfterEnd` if the next one follows its end, `Keep` for any other. With a
+    /// lease that is retried on expiry it is `Keep`: the completion moves the cursor.
     pub then: Cursor,
     /// The lease of the run.
     pub lease: LeaseTerms,

@@ -27,7 +27,7 @@ impl Drop for Arena {
 }
 
 impl Arena {
-    /// Starts the service of this name, whatever else runs on this machine.
+    /// Starts the service of this name, also where others run already.
     pub(crate) fn start(name: &str) -> Outcome<Self> {
         let service = SERVICES.iter().copied().find(|service| service.name == name);
         let service = service.ok_or_else(|| Failure::Usage(format!("no service is `{name}`")))?;

@@ -42,7 +42,7 @@ pub(super) fn run(scratch: &StoreArgs) -> Outcome<Cases> {
     let mut cases = Cases::default();
     let mut progress = Progress::new("conformance cases");
     let hook = panic::take_hook();
-    // Each failure is told with its case.
+    // The verdict lists each failure with its case.
     panic::set_hook(Box::new(|_| {}));
     for name in names() {
         match check::<Scratch>(name) {

@@ -92,7 +92,7 @@ impl Prove {
         }
         let begun = session::run(self.open(&scratch));
         let done = begun.and_then(|()| self.prove(&scratch, seed));
-        // What cannot be opened may have been made in part.
+        // A store that cannot be opened may exist in part.
         match (done, session::run(scratch.remove())) {
             (Err(failure), _) => Err(failure),
             (Ok(_), Err(failure)) => Err(failure),

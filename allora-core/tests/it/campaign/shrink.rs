@@ -111,7 +111,7 @@ impl fmt::Display for Cut {
 
 #[test]
 fn a_failing_world_becomes_as_small_as_its_cause() {
-    // It fails if replies are lost and somebody crashes in the first 37 steps of the second job.
+    // It fails if replies are lost and a machine crashes in the first 37 steps of the second job.
     let fails =
         |cut: &Cut| cut.jobs >= 2 && cut.steps >= 37 && !cut.leaves_out(1) && !cut.leaves_out(7);
     let least = Cut::smallest(fails);
