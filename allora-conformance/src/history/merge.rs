@@ -1,6 +1,6 @@
 //! The merge of a store's own history into the log of the nodes.
 
-use super::log::{Claims, Event, Outcome, What};
+use super::log::{Claims, Event, Outcome, What, booked};
 use allora_core::backend::{self, HistoryEntry};
 use std::collections::HashSet;
 
@@ -8,7 +8,8 @@ use std::collections::HashSet;
 /// takes and ends that only the store's history has, the runs that it records as lost, and the
 /// ranges that it records as missed or skipped.
 ///
-/// A take that no node wrote down is dated by the entry.
+/// A take that no node wrote down is dated by the entry. The entries of a trigger are those of the job that
+/// it is in the log ([`booked`](super::booked)).
 pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> Vec<Event> {
     let (mut taken, mut ended) = (HashSet::new(), HashSet::new());
     for event in log.iter().filter(|event| event.job == job) {
@@ -19,7 +20,9 @@ pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> V
         }
     }
     let mut merged = Vec::new();
-    for past in past.iter().filter(|past| past.name == job && past.occurrence.trigger.is_none()) {
+    let is_of =
+        |past: &&HistoryEntry| booked(&past.name, past.occurrence.trigger.as_deref()) == job;
+    for past in past.iter().filter(is_of) {
         let Some(at) = past.ended_at.or(past.started_at) else { continue };
         let (fence, at) = (past.fence, at.timestamp_millis());
         let occurrence = past.occurrence.scheduled_at.timestamp_millis();

@@ -2,6 +2,7 @@
 
 use super::{
     cases::Cases,
+    client::{Client, Said, schedules},
     line,
     node::{LEASE, PERIOD, ProveNode, history},
     verdict::{Mark, Verdict},
@@ -13,12 +14,12 @@ use crate::{
     store::{Store, StoreArgs, Tables},
 };
 use allora_conformance::{
-    faults::{FaultWorkload, Node, Proxy, wall},
-    history::{Event, Summary, Violation, What},
+    faults::{FaultWorkload, MIXED_RATE, Node, Proxy, claims, is_left_out, wall},
+    history::{Event, Summary, Violation, trigger_of},
 };
 use allora_core::backend::{HistoryEntry, HistoryQuery};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     env, fs,
     io::{BufRead, stdin},
     os::unix::fs::DirBuilderExt,
@@ -45,9 +46,13 @@ const QUIET: Duration = Duration::from_secs(12);
 /// The longest time for the settling of the books, in which the store may be failing over.
 const SETTLED: Duration = Duration::from_secs(180);
 
+/// The longest time for what follows settled runs.
+const FOLLOWED: Duration = Duration::from_secs(30);
+
 pub(super) struct Campaign<'a> {
     place: &'a StoreArgs,
     time: Duration,
+    rate: usize,
     pairs: usize,
     entries: u64,
     seed: u64,
@@ -109,7 +114,11 @@ impl<'a> Campaign<'a> {
         fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|error| {
             Failure::failed(format!("cannot make the folder {}: {error}", folder.display()))
         })?;
-        let pairs = usize::try_from(rate / 2).unwrap_or(1);
+        // A low rate is too low for jobs of every kind.
+        let rate = usize::try_from(rate).unwrap_or(usize::MAX);
+        let is_mixed = rate >= 3 * MIXED_RATE;
+        let pairs = (if is_mixed { rate - MIXED_RATE } else { rate }) / 2;
+        let workload = FaultWorkload::new(folder.join("log"), PERIOD).pairs(pairs);
         let workers = (0..workers)
             .map(|_| {
                 let (line, place) = line::of(place)?;
@@ -124,7 +133,8 @@ impl<'a> Campaign<'a> {
             entries: time.as_secs() * 2 + 1_000,
             seed,
             random: seed,
-            workload: FaultWorkload::new(folder.join("log"), PERIOD).pairs(pairs),
+            workload: if is_mixed { workload.mixed() } else { workload },
+            rate,
             folder,
             workers,
             marks: Vec::new(),
@@ -136,6 +146,10 @@ impl<'a> Campaign<'a> {
 
     pub(super) async fn run(mut self, cases: Cases, shown: String) -> Outcome<Verdict> {
         let marks = marks_of_stdin();
+        let client = match self.workload.is_mixed() {
+            true => Some(self.client().await?),
+            false => None,
+        };
         for worker in 0..self.workers.len() {
             self.start(worker)?;
         }
@@ -165,19 +179,22 @@ impl<'a> Campaign<'a> {
             ));
         }
         let to = wall();
+        let said = client.map_or_else(Said::default, |client| client.said());
         self.stop().await?;
-        let (entries, violations) = self.settle().await?;
+        let (entries, violations) = self.settle(&said).await?;
         let log = self.workload.log();
         let verdict = Verdict {
             shown,
             cases,
             seed: self.seed,
             time: self.time,
-            rate: self.pairs * 2,
+            rate: self.rate,
             workers: self.workers.len(),
             from,
             to,
-            due: due(&log),
+            due: self.workload.due(&log),
+            triggers: said.triggers.len(),
+            edits: said.edits,
             cut_off: counted(&entries, "lost"),
             left_out: counted(&entries, "missed") + counted(&entries, "skipped"),
             rejected: self.workload.reported("LeaseLost"),
@@ -191,6 +208,14 @@ impl<'a> Campaign<'a> {
             let _ = fs::remove_dir_all(&self.folder);
         }
         Ok(verdict)
+    }
+
+    /// Stores the schedules, and begins to trigger and to edit them.
+    async fn client(&self) -> Outcome<Client> {
+        let store = self.place.open(Tables::Keep, history(self.entries)).await?;
+        let schedules = schedules(&store)?;
+        self.workload.store(&schedules, LEASE).await?;
+        Ok(Client::start(schedules))
     }
 
     fn start(&mut self, worker: usize) -> Outcome {
@@ -308,29 +333,31 @@ impl<'a> Campaign<'a> {
     }
 
     /// Gives the last leases the time to end, with one worker more, and judges each job.
-    async fn settle(&mut self) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>)> {
-        let end = clock::monotonic() + SETTLED;
+    async fn settle(&mut self, said: &Said) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>)> {
+        let begin = clock::monotonic();
+        let end = begin + SETTLED;
         let store = self.place.open(Tables::Keep, history(self.entries)).await?;
         let claimed = last_claimed(&self.workload.log());
         if claimed.is_empty() {
             return Err(Failure::failed("no worker has run anything; see its errors above"));
         }
+        let own = |job: &String| trigger_of(job).map_or(job.as_str(), |(job, _)| job).to_owned();
+        let jobs: BTreeSet<String> = claimed.keys().map(own).collect();
         self.start(0)?;
         loop {
-            let mut all = Vec::new();
-            for job in claimed.keys() {
-                all.push((job, entries(&store, job, end).await?));
+            let mut past = Vec::new();
+            for job in &jobs {
+                past.extend(entries(&store, job, end).await?);
             }
             let log = self.workload.log();
-            let judged = all
-                .iter()
-                .flat_map(|(job, past)| self.workload.violations(&log, job, past, claimed[*job]));
-            let violations: Vec<Violation> = judged.collect();
-            let is_open = |one: &Violation| matches!(one, Violation::Unsettled { .. });
-            if !violations.iter().any(is_open) || clock::monotonic() >= end {
-                let all = all.into_iter().flat_map(|(_, past)| past).collect();
+            let violations = self.workload.all_violations(&log, &past, &said.triggers, &claimed);
+            let is_unsettled = |one: &Violation| matches!(one, Violation::Unsettled { .. });
+            let is_open =
+                |one: &Violation| is_unsettled(one) || matches!(one, Violation::Gap { .. });
+            let late = if violations.iter().any(is_unsettled) { SETTLED } else { FOLLOWED };
+            if !violations.iter().any(is_open) || clock::monotonic() >= begin + late {
                 self.stop().await?;
-                return Ok((all, violations));
+                return Ok((past, violations));
             }
             clock::pause(Duration::from_millis(500)).await;
         }
@@ -403,33 +430,18 @@ async fn entries(store: &Store, job: &str, end: Instant) -> Outcome<Vec<HistoryE
 
 /// The last occurrence of each job that was claimed.
 fn last_claimed(log: &[Event]) -> BTreeMap<String, i64> {
-    claimed(log).map(|(job, range)| (job.to_owned(), range.1)).collect()
-}
-
-/// The first and the last occurrence of each job that were claimed.
-fn claimed(log: &[Event]) -> impl Iterator<Item = (&str, (i64, i64))> {
-    let mut jobs: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
-    for event in log {
-        if let What::Claim(claims) = event.what {
-            let at = claims.occurrence;
-            let range = jobs.entry(&event.job).or_insert((at, at));
-            *range = (range.0.min(at), range.1.max(at));
-        }
+    let mut last: BTreeMap<String, i64> = BTreeMap::new();
+    for (event, claims) in claims(log) {
+        let occurrence = last.entry(event.job.clone()).or_insert(claims.occurrence);
+        *occurrence = claims.occurrence.max(*occurrence);
     }
-    jobs.into_iter()
-}
-
-/// The occurrences from the first that was claimed to the last one.
-fn due(log: &[Event]) -> usize {
-    let period = i64::try_from(PERIOD.as_millis()).unwrap_or(1);
-    let each = claimed(log).map(|(_, (first, last))| (last - first) / period + 1);
-    usize::try_from(each.sum::<i64>()).unwrap_or(0)
+    last
 }
 
 /// The occurrences with this outcome, those of ranges included.
 fn counted(entries: &[HistoryEntry], word: &str) -> usize {
     let period = i64::try_from(PERIOD.as_millis()).unwrap_or(1);
-    let those = entries.iter().filter(|entry| entry.outcome.word() == word);
+    let those = entries.iter().filter(|entry| entry.outcome.word() == word && !is_left_out(entry));
     let each = those.map(|entry| {
         let first = entry.occurrence.scheduled_at;
         (entry.last.unwrap_or(first) - first).num_milliseconds() / period + 1

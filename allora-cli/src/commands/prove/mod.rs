@@ -2,6 +2,7 @@
 
 mod campaign;
 mod cases;
+mod client;
 mod line;
 mod node;
 mod report;

@@ -34,6 +34,9 @@ pub(crate) struct ProveNode {
     pairs: usize,
     /// The number of history entries that each job has.
     entries: u64,
+    /// Whether there are jobs of other kinds.
+    #[arg(long)]
+    mixed: bool,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -51,6 +54,9 @@ impl ProveNode {
         let mut command = Command::new(program);
         command.arg(NODE).arg(workload.path());
         command.args([pairs.to_string(), entries.to_string()]);
+        if workload.is_mixed() {
+            command.arg("--mixed");
+        }
         place.pass_to(&mut command);
         Ok(command)
     }
@@ -68,8 +74,9 @@ impl ProveNode {
                     Err(failure) => return Err(failure),
                 }
             };
-            let scheduler = FaultWorkload::new(&self.log, PERIOD)
-                .pairs(self.pairs)
+            let workload = FaultWorkload::new(&self.log, PERIOD).pairs(self.pairs);
+            let workload = if self.mixed { workload.mixed() } else { workload };
+            let scheduler = workload
                 .scheduler(store, runtime, LEASE, WORK)
                 // Runs that hang must not use up the worker's capacity.
                 .concurrency(1_000)
