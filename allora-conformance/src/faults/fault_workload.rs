@@ -28,12 +28,13 @@ pub struct FaultWorkload {
     period: Duration,
     pairs: usize,
     is_mixed: bool,
+    release: u32,
 }
 
 impl FaultWorkload {
     /// In this file and one beside it, of two jobs with so long between two occurrences.
     pub fn new(path: impl Into<PathBuf>, period: Duration) -> Self {
-        Self { path: path.into(), period, pairs: 1, is_mixed: false }
+        Self { path: path.into(), period, pairs: 1, is_mixed: false, release: 0 }
     }
 
     /// Sets the number of jobs of each delivery. Default: 1.
@@ -48,6 +49,13 @@ impl FaultWorkload {
     #[must_use]
     pub fn mixed(mut self) -> Self {
         self.is_mixed = true;
+        self
+    }
+
+    /// Sets the number of the release whose code these jobs are: each has other definitions. Default: 0.
+    #[must_use]
+    pub fn release(mut self, release: u32) -> Self {
+        self.release = release;
         self
     }
 
@@ -71,7 +79,11 @@ impl FaultWorkload {
     fn scheduled(&self) -> impl Iterator<Item = (u32, String, Every)> {
         // Spread over the period, so that a fault at any time meets some runs.
         let pairs = u32::try_from(self.pairs).unwrap_or(u32::MAX).max(1);
-        let spread = move |number| every(self.period).phase(self.period / pairs * (number / 2));
+        let spread = move |number| {
+            // Texts of schedules have whole milliseconds.
+            let phase = self.period * (number / 2) / pairs;
+            every(self.period).phase(Duration::from_millis(phase.as_millis() as u64))
+        };
         self.names().zip(0..).map(move |(name, number)| (number, name, spread(number)))
     }
 
@@ -127,8 +139,10 @@ impl FaultWorkload {
             false => builder,
         };
         let of_code = self.scheduled().filter(|(number, ..)| !self.is_stored(*number));
+        // No run takes that long: the definitions differ, and nothing else.
+        let timeout = Duration::from_secs(60 + u64::from(self.release));
         of_code.fold(builder, |builder, (_, name, spread)| {
-            let one = job(spread, work.clone()).catch_up(all);
+            let one = job(spread, work.clone()).catch_up(all).timeout(timeout);
             let one = if is_once(&name) { one } else { one.at_least_once(lease) };
             builder.add(name, one)
         })

@@ -139,11 +139,13 @@ pub(super) fn check(
             followers.entry(at.to_owned()).or_default().insert(job);
         }
     }
+    // The job has noted itself with the other one by the first.
+    let first = followers.keys().next().cloned().unwrap_or_default();
     for occurrence in successes(log.get(BEFORE).map_or(&[], Vec::as_slice)) {
         let at = Time::from_timestamp_millis(occurrence).unwrap_or_default();
         let at = at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
         match followers.get(&at).map_or(0, BTreeSet::len) {
-            0 if occurrence <= until => {
+            0 if occurrence <= until && at > first => {
                 found.push(Violation::Gap { job: AFTER.to_owned(), occurrence });
             }
             0 | 1 => {}
@@ -271,6 +273,7 @@ mod tests {
             event(BEFORE, 2_000, claim(2_000, 1)),
             event(BEFORE, 2_300, end(2_000, 1)),
             event(&after, 2_400, claim(2_400, 1)),
+            event(BEFORE, 4_000, claim(4_000, 2)),
             event(KEYED[0], 2_000, claim(2_000, 1)),
             event(KEYED[0], 2_300, end(2_000, 1)),
             event(KEYED[1], 2_300, claim(2_000, 2)),
@@ -289,14 +292,14 @@ mod tests {
         let lost = broken(&|log| drop(log.remove(0)));
         assert_eq!(lost, [Violation::Gap { job: id, occurrence: 3 }]);
         let job = AFTER.to_owned();
-        let unfollowed = broken(&|log| drop(log.remove(3)));
-        assert_eq!(unfollowed, [Violation::Gap { job: job.clone(), occurrence: 2_000 }]);
+        let unfollowed = broken(&|log| log.push(event(BEFORE, 4_300, end(4_000, 2))));
+        assert_eq!(unfollowed, [Violation::Gap { job: job.clone(), occurrence: 4_000 }]);
         let twice = broken(&|log| {
             let again = booked(AFTER, Some("allora:after:2:x/1/1970-01-01T00:00:02.000Z"));
             log.push(event(&again, 2_500, claim(2_500, 2)));
         });
         assert_eq!(twice, [Violation::Duplicate { job, occurrence: 2_000, fence: 0 }]);
-        let together = broken(&|log| log[6].at = 2_299);
+        let together = broken(&|log| log[7].at = 2_299);
         assert!(matches!(together[..], [Violation::LeasesOverlap { .. }]), "{together:?}");
     }
 

@@ -16,8 +16,8 @@ use std::{
     fs::{File, OpenOptions},
     io::Write,
     path::Path,
-    sync::{Arc, Mutex},
-    time::SystemTime,
+    sync::{Arc, LazyLock, Mutex},
+    time::{Instant, SystemTime},
 };
 
 /// A file that several processes append to.
@@ -51,10 +51,14 @@ impl Log {
     }
 }
 
-/// The machine's clock, in milliseconds.
+/// The machine's clock, in milliseconds, as it went on since this was called first: a clock that is set meanwhile
+/// must not get into what several processes write down.
 #[expect(clippy::disallowed_methods, reason = "what several processes write down has one clock")]
 pub fn wall() -> i64 {
-    Time::from(SystemTime::now()).timestamp_millis()
+    static BEGIN: LazyLock<(SystemTime, Instant)> =
+        LazyLock::new(|| (SystemTime::now(), Instant::now()));
+    let (wall, begin) = *BEGIN;
+    Time::from(wall + begin.elapsed()).timestamp_millis()
 }
 
 /// A store that writes its operations and replies to a log.

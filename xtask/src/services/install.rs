@@ -2,7 +2,7 @@
 
 use super::{Service, says_yes};
 use crate::{Failure, Outcome, command};
-use std::{path::PathBuf, process::Command};
+use std::{fs, path::PathBuf, process::Command};
 
 /// The package of PyPI that makes a client in Python of a description of an API. A version that is tried: another one
 /// may call its functions and classes by other names.
@@ -71,6 +71,20 @@ pub(crate) fn python_package(wanted: &str, folder: &str) -> Outcome<PathBuf> {
         command::run(&format!("install {wanted}"), with(&words))?;
     }
     Ok(programs)
+}
+
+/// The library by which a program has a clock of its own.
+pub(crate) fn faketime() -> Outcome<PathBuf> {
+    let find = || {
+        let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        folders.map(|one| one.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.exists())
+    };
+    if find().is_none() {
+        let help = "`libfaketime` is not on this machine, which sets the clocks of servers: install it \
+                    (Debian: faketime)";
+        install(&["faketime"], help.to_owned())?;
+    }
+    find().ok_or_else(|| Failure::Check("libfaketime is not where it was looked for".into()))
 }
 
 fn install(packages: &[&str], help: String) -> Outcome {

@@ -3,9 +3,10 @@
 use super::{
     cases::Cases,
     client::{Client, Said, schedules},
-    line,
+    excused, line,
     node::{LEASE, PERIOD, ProveNode, history},
     verdict::{Mark, Verdict},
+    worker_clock::WorkerClock,
 };
 use crate::{
     clock,
@@ -23,7 +24,7 @@ use std::{
     env, fs,
     io::{BufRead, stdin},
     os::unix::fs::DirBuilderExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
@@ -63,6 +64,9 @@ pub(super) struct Campaign<'a> {
     marks: Vec<Mark>,
     /// The number of faults so far.
     faults: usize,
+    /// The newest release, and that of the workers which are started now.
+    newest: u32,
+    release: u32,
     /// The ends of faults, each with its time.
     pending: VecDeque<(Instant, Act)>,
     ended_by_themselves: usize,
@@ -73,20 +77,32 @@ struct Worker {
     node: Option<Node>,
     line: Option<Proxy>,
     place: StoreArgs,
+    clock: Option<WorkerClock>,
 }
 
 /// The faults, in the order in which they happen. Those of the line come last.
-const FAULTS: [Fault; 6] =
-    [Fault::Kill, Fault::Freeze, Fault::Deploy, Fault::Cut, Fault::Silence, Fault::Slow];
+const FAULTS: [Fault; 8] = [
+    Fault::Kill,
+    Fault::Freeze,
+    Fault::Deploy,
+    Fault::RollBack,
+    Fault::SetClock,
+    Fault::Cut,
+    Fault::Silence,
+    Fault::Slow,
+];
 
-/// The faults that need no line.
-const OF_PROCESSES: usize = 3;
+/// The offsets to which the clock of a worker is set, in seconds, and for how long.
+const OFFSETS: [&str; 4] = ["+7", "-7", "+3600", "-3600"];
+const WRONG: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy)]
 enum Fault {
     Kill,
     Freeze,
     Deploy,
+    RollBack,
+    SetClock,
     Cut,
     Silence,
     Slow,
@@ -98,6 +114,7 @@ enum Act {
     Start(usize),
     Thaw(usize),
     Hurry(usize),
+    SetRight(usize),
 }
 
 impl<'a> Campaign<'a> {
@@ -122,7 +139,7 @@ impl<'a> Campaign<'a> {
         let workers = (0..workers)
             .map(|_| {
                 let (line, place) = line::of(place)?;
-                Ok(Worker { node: None, line, place })
+                Ok(Worker { node: None, line, place, clock: None })
             })
             .collect::<Outcome<_>>()?;
         Ok(Self {
@@ -139,9 +156,23 @@ impl<'a> Campaign<'a> {
             workers,
             marks: Vec::new(),
             faults: 0,
+            newest: 0,
+            release: 0,
             pending: VecDeque::new(),
             ended_by_themselves: 0,
         })
+    }
+
+    /// The clocks of workers are set, by this library.
+    ///
+    /// # Errors
+    /// If their files cannot be written.
+    pub(super) fn clocks(mut self, library: &Path) -> Outcome<Self> {
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            let file = self.folder.join(format!("clock-{number}"));
+            worker.clock = Some(WorkerClock::new(library, file)?);
+        }
+        Ok(self)
     }
 
     pub(super) async fn run(mut self, cases: Cases, shown: String) -> Outcome<Verdict> {
@@ -181,7 +212,7 @@ impl<'a> Campaign<'a> {
         let to = wall();
         let said = client.map_or_else(Said::default, |client| client.said());
         self.stop().await?;
-        let (entries, violations) = self.settle(&said).await?;
+        let (entries, violations, excused) = self.settle(&said).await?;
         let log = self.workload.log();
         let verdict = Verdict {
             shown,
@@ -195,6 +226,7 @@ impl<'a> Campaign<'a> {
             due: self.workload.due(&log),
             triggers: said.triggers.len(),
             edits: said.edits,
+            excused,
             cut_off: counted(&entries, "lost"),
             left_out: counted(&entries, "missed") + counted(&entries, "skipped"),
             rejected: self.workload.reported("LeaseLost"),
@@ -215,13 +247,18 @@ impl<'a> Campaign<'a> {
         let store = self.place.open(Tables::Keep, history(self.entries)).await?;
         let schedules = schedules(&store)?;
         self.workload.store(&schedules, LEASE).await?;
-        Ok(Client::start(schedules))
+        Ok(Client::start(schedules, self.workload.clone()))
     }
 
     fn start(&mut self, worker: usize) -> Outcome {
-        let place = &self.workers[worker].place;
-        let node =
-            Node::spawn(ProveNode::command(&self.workload, self.pairs, self.entries, place)?);
+        let Worker { place, clock, .. } = &self.workers[worker];
+        let (pairs, entries, release) = (self.pairs, self.entries, self.release);
+        let mut command = ProveNode::command(&self.workload, pairs, entries, release, place)?;
+        if let Some(clock) = clock {
+            clock.set("+0")?;
+            clock.give(&mut command);
+        }
+        let node = Node::spawn(command);
         let failed = |error| Failure::failed(format!("cannot start a worker: {error}"));
         self.workers[worker].node = Some(node.map_err(failed)?);
         Ok(())
@@ -237,10 +274,16 @@ impl<'a> Campaign<'a> {
         }
         let chosen = healthy[usize::try_from(self.draw(number)).unwrap_or(0)];
         let longer = Duration::from_millis(500 + self.draw(4_000));
+        let offset = OFFSETS[usize::try_from(self.draw(4)).unwrap_or(0)];
         let now = clock::monotonic();
-        let Worker { node, line, .. } = &mut self.workers[chosen];
-        let possible = if line.is_some() { FAULTS.len() } else { OF_PROCESSES };
-        let (fault, number) = (FAULTS[self.faults % possible], chosen + 1);
+        let Worker { node, line, clock, .. } = &mut self.workers[chosen];
+        let possible = FAULTS.into_iter().filter(|fault| match fault {
+            Fault::Kill | Fault::Freeze | Fault::Deploy | Fault::RollBack => true,
+            Fault::SetClock => clock.is_some(),
+            Fault::Cut | Fault::Silence | Fault::Slow => line.is_some(),
+        });
+        let possible: Vec<Fault> = possible.collect();
+        let (fault, number) = (possible[self.faults % possible.len()], chosen + 1);
         self.faults += 1;
         let (what, end) = match (fault, line) {
             (Fault::Kill, _) => {
@@ -266,7 +309,23 @@ impl<'a> Campaign<'a> {
                 let what = format!("answers to worker {number} take {SLOWER:?} more, for {SLOW:?}");
                 (what, Some((SLOW, Act::Hurry(chosen))))
             }
+            (Fault::SetClock, _) => {
+                clock.iter().try_for_each(|clock| clock.set(offset))?;
+                let what = format!("the clock of worker {number} is set to {offset} s");
+                (what, Some((WRONG, Act::SetRight(chosen))))
+            }
+            (Fault::RollBack, _) => {
+                if let Some(node) = node.take() {
+                    thread::spawn(move || node.stop());
+                }
+                self.release = self.newest.saturating_sub(1);
+                let what =
+                    format!("worker {number} is stopped, and goes back to the release before");
+                (what, Some((REPLACED, Act::Start(chosen))))
+            }
             (Fault::Deploy | Fault::Cut | Fault::Silence | Fault::Slow, _) => {
+                self.newest += 1;
+                self.release = self.newest;
                 if let Some(node) = node.take() {
                     thread::spawn(move || node.stop());
                 }
@@ -281,7 +340,9 @@ impl<'a> Campaign<'a> {
 
     fn is_healthy(&self, worker: usize) -> bool {
         let is_of = |act: &Act| match act {
-            Act::Start(one) | Act::Thaw(one) | Act::Hurry(one) => *one == worker,
+            Act::Start(one) | Act::Thaw(one) | Act::Hurry(one) | Act::SetRight(one) => {
+                *one == worker
+            }
         };
         self.workers[worker].node.is_some() && !self.pending.iter().any(|(_, act)| is_of(act))
     }
@@ -299,6 +360,16 @@ impl<'a> Campaign<'a> {
             Act::Start(worker) => return self.start(worker),
             Act::Thaw(worker) => {
                 self.workers[worker].node.iter().for_each(|node| node.signal("-CONT"));
+            }
+            Act::SetRight(worker) => {
+                let Some(clock) = &self.workers[worker].clock else { return Ok(()) };
+                clock.set("+0")?;
+                if !clock.was_seen_wrong() {
+                    return Err(Failure::failed(format!(
+                        "the clock of worker {} was not set; is --clock-library the right one?",
+                        worker + 1
+                    )));
+                }
             }
             Act::Hurry(worker) => {
                 self.workers[worker].line.iter().for_each(|line| line.delay(Duration::ZERO));
@@ -333,7 +404,7 @@ impl<'a> Campaign<'a> {
     }
 
     /// Gives the last leases the time to end, with one worker more, and judges each job.
-    async fn settle(&mut self, said: &Said) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>)> {
+    async fn settle(&mut self, said: &Said) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>, usize)> {
         let begin = clock::monotonic();
         let end = begin + SETTLED;
         let store = self.place.open(Tables::Keep, history(self.entries)).await?;
@@ -350,14 +421,15 @@ impl<'a> Campaign<'a> {
                 past.extend(entries(&store, job, end).await?);
             }
             let log = self.workload.log();
-            let violations = self.workload.all_violations(&log, &past, &said.triggers, &claimed);
+            let found = self.workload.all_violations(&log, &past, &said.triggers, &claimed);
+            let (violations, excused) = excused::by_marks(found, &self.marks);
             let is_unsettled = |one: &Violation| matches!(one, Violation::Unsettled { .. });
             let is_open =
                 |one: &Violation| is_unsettled(one) || matches!(one, Violation::Gap { .. });
             let late = if violations.iter().any(is_unsettled) { SETTLED } else { FOLLOWED };
             if !violations.iter().any(is_open) || clock::monotonic() >= begin + late {
                 self.stop().await?;
-                return Ok((past, violations));
+                return Ok((past, violations, excused));
             }
             clock::pause(Duration::from_millis(500)).await;
         }

@@ -1,11 +1,12 @@
 //! A client of the campaign: it triggers a job and edits another one, whatever happens to the store.
 
+use super::node::LEASE;
 use crate::{
     clock,
     failure::{Failure, Outcome},
     store::Store,
 };
-use allora_conformance::faults::{Acknowledged, EDITED, TRIGGERED};
+use allora_conformance::faults::{Acknowledged, EDITED, FaultWorkload, TRIGGERED};
 use allora_core::{ErrorKind, Schedules, StoredSchedule};
 use std::{
     sync::{Arc, Mutex},
@@ -43,9 +44,9 @@ impl Drop for Client {
 
 impl Client {
     /// A client of these schedules.
-    pub(super) fn start(schedules: Schedules) -> Self {
+    pub(super) fn start(schedules: Schedules, workload: FaultWorkload) -> Self {
         let said = Arc::new(Mutex::new(Said::default()));
-        let task = tokio::spawn(work(schedules, said.clone()));
+        let task = tokio::spawn(work(schedules, workload, said.clone()));
         Self { said, task }
     }
 
@@ -64,13 +65,19 @@ fn locked(said: &Mutex<Said>) -> std::sync::MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-async fn work(schedules: Schedules, said: Arc<Mutex<Said>>) {
+async fn work(schedules: Schedules, workload: FaultWorkload, said: Arc<Mutex<Said>>) {
     for number in 0_u64.. {
         clock::pause(EACH).await;
         let id = format!("order-{number}");
         let at = loop {
             match schedules.trigger(TRIGGERED, &id).await {
                 Ok(triggered) => break triggered.occurrence.scheduled_at.timestamp_millis(),
+                // The store was emptied.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if workload.store(&schedules, LEASE).await.is_err() {
+                        clock::pause(AGAIN).await;
+                    }
+                }
                 Err(_) => clock::pause(AGAIN).await,
             }
         };
