@@ -595,7 +595,7 @@ mod tests {
             [("waits since".to_owned(), "Mon 26 Oct 03:00 CET".to_owned())]
         );
         assert_eq!((&*answer.remedy, answer.run), ("Wait for the end of the run.", None));
-        let why = Why::new(WhyCode::Failed, "it ran and failed").with("fence", 7);
+        let why = Why::new(WhyCode::Failed, "it ran and failed").with("fence", 7_i64);
         let answer = reason(&why, "invoices", None, &Context::of_test());
         assert_eq!(answer.run.as_deref(), Some("run?name=invoices&fence=7"));
     }
