@@ -47,6 +47,13 @@ const BETWEEN: (u64, u64) = (3_000, 8_000);
 /// The time at the end in which the servers are left alone.
 const QUIET: Duration = Duration::from_secs(14);
 
+/// The shortest time in minutes: the longest faults of each kind fit in it, and a busy machine may start a server
+/// again in ten seconds.
+const SHORTEST: f64 = 1.2;
+
+/// The shortest one with all faults.
+const LONGER: f64 = 2.5;
+
 #[derive(Clone, Debug, PartialEq)]
 struct Request {
     stores: Vec<&'static str>,
@@ -69,8 +76,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 /// A short mix on each store, all at the same time.
 pub(crate) fn each() -> Outcome {
     let stores = EACH.to_vec();
-    Request { stores, minutes: 0.7, rate: 20, seed: seed(), is_optimised: false, is_short: true }
-        .run()
+    let minutes = SHORTEST;
+    Request { stores, minutes, rate: 20, seed: seed(), is_optimised: false, is_short: true }.run()
 }
 
 /// Another one each time.
@@ -127,15 +134,20 @@ impl Request {
                         }
                     }
                 }
-                "--minutes" => request.minutes = number(0.7)?,
+                "--minutes" => request.minutes = number(SHORTEST)?,
                 "--rate" => request.rate = number(2.0)?.round() as u64,
                 "--seed" => request.seed = number(0.0)?.round() as u64,
                 _ => return Err(Failure::Usage(format!("chaos knows no `{word}`"))),
             }
         }
-        match request.stores.is_empty() {
-            true => Err(Failure::Usage("chaos needs --store".into())),
-            false => Ok(request),
+        match (request.stores.is_empty(), request.is_short || request.minutes >= LONGER) {
+            (true, _) => Err(Failure::Usage("chaos needs --store".into())),
+            (_, false) => {
+                let what =
+                    format!("--minutes needs at least {LONGER} for all faults; or add --short");
+                Err(Failure::Usage(what))
+            }
+            (false, true) => Ok(request),
         }
     }
 
