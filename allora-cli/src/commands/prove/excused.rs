@@ -19,16 +19,15 @@ pub(super) fn by_marks(found: Vec<Violation>, marks: &[Mark]) -> (Vec<Violation>
 fn is_excused(violation: &Violation, marks: &[Mark]) -> bool {
     let is_set =
         marks.iter().any(|mark| mark.what.contains("clock of the server") || mark.what == "clock");
-    let was_emptied = |at: i64| {
-        let emptied = marks.iter().filter(|mark| mark.what.contains("emptied"));
-        emptied.into_iter().any(|mark| (mark.at - BEFORE..mark.at + AFTER).contains(&at))
-    };
+    let emptied = || marks.iter().filter(|mark| mark.what.contains("emptied"));
+    let was_emptied =
+        |at: i64| emptied().any(|mark| (mark.at - BEFORE..mark.at + AFTER).contains(&at));
     match violation {
         // Claims are dated by the store's clock, which went back.
         Violation::FenceDidNotGrow { .. } => is_set,
-        // It went with the store.
+        // What is known of it went with the store and its history.
         Violation::Gap { occurrence, .. } | Violation::Unsettled { occurrence, .. } => {
-            was_emptied(*occurrence)
+            emptied().any(|mark| *occurrence < mark.at + AFTER)
         }
         // A node that knows of no end runs it again.
         Violation::Duplicate { job, occurrence, .. }
@@ -54,8 +53,8 @@ mod tests {
         let gap = |occurrence| Violation::Gap { job: "at-least-once".into(), occurrence };
         let twice = |job: &str| Violation::FinishedTwice { job: job.into(), occurrence: 99_000 };
         let found =
-            || vec![gap(99_000), gap(10_000), twice("at-least-once"), twice("at-most-once")];
-        let left = vec![gap(10_000), twice("at-most-once")];
+            || vec![gap(99_000), gap(200_000), twice("at-least-once"), twice("at-most-once")];
+        let left = vec![gap(200_000), twice("at-most-once")];
         assert_eq!(by_marks(found(), &[mark("the store was emptied")]), (left, 2));
         assert_eq!(by_marks(found(), &[mark("failover")]), (found(), 0));
     }
