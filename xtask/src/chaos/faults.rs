@@ -39,7 +39,8 @@ const AHEAD: u64 = 7;
 const NOTICED: Duration = Duration::from_secs(15);
 
 /// Words of servers whose disk is full.
-const FULL: [&str; 4] = ["No space left", "no space left", "Errcode: 28", "Disk is full"];
+const FULL: [&str; 5] =
+    ["No space left", "no space left", "Errcode: 28", "Disk is full", "Short write while writing"];
 
 impl Fault {
     /// Those of a store.
