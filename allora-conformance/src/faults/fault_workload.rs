@@ -4,8 +4,8 @@
 use super::{Acknowledged, Log, RecordingBackend, mixed, wall};
 use crate::history::{self, Claims, Event, Invariant, Violation, What, booked, check};
 use allora_core::{
-    Backend, CatchUp, Run, Runtime, Scheduler, SchedulerBuilder, backend::HistoryEntry, every, job,
-    schedule::Every,
+    Backend, CatchUp, Result, Run, Runtime, Scheduler, SchedulerBuilder, Schedules,
+    backend::HistoryEntry, every, job, schedule::Every,
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -64,8 +64,23 @@ impl FaultWorkload {
         self.is_mixed
     }
 
+    /// Adds what is stored to a new store, or to one that was emptied. Its runs are believed to live for `lease`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cancel safety
+    /// A dropped call has added some of it; the next one adds the rest.
+    pub async fn store(&self, schedules: &Schedules, lease: Duration) -> Result {
+        let plain = self.stored_names().map(|(name, spread)| {
+            let is_once = is_once(&name);
+            (name, spread, is_once)
+        });
+        mixed::store(schedules, self.period, lease, plain).await
+    }
+
     /// The pairs that are stored schedules, with their schedules.
-    pub(super) fn stored_names(&self) -> impl Iterator<Item = (String, Every)> {
+    fn stored_names(&self) -> impl Iterator<Item = (String, Every)> {
         self.scheduled()
             .filter(|(number, ..)| self.is_stored(*number))
             .map(|(_, name, spread)| (name, spread))

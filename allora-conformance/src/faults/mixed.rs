@@ -1,13 +1,12 @@
 //! Jobs of every kind for the workload of faults: stored schedules, one that is edited, a shared key, a
 //! calendar, a chain, and triggers; and their books.
 
-use super::FaultWorkload;
 use crate::history::{Event, Outcome, Violation, What, booked, trigger_of};
 use allora_core::{
-    CatchUp, On, Run, Schedule, SchedulerBuilder, Schedules, StoredSchedule, Time,
+    CatchUp, On, Result, Run, Schedule, SchedulerBuilder, Schedules, StoredSchedule, Time,
     backend::{HistoryEntry, NotRunReason, followed},
     every, job,
-    schedule::{Calendar, never},
+    schedule::{Calendar, Every, never},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,37 +48,35 @@ pub struct Acknowledged {
     pub at: i64,
 }
 
-impl FaultWorkload {
-    /// Adds what is stored to a new store, or to one that was emptied.
-    ///
-    /// # Errors
-    /// Those of the store.
-    ///
-    /// # Cancel safety
-    /// A dropped call has added some of it; the next one adds the rest.
-    pub async fn store(&self, schedules: &Schedules, lease: Duration) -> allora_core::Result {
-        let calendar = Calendar::parse(&format!("except */{LEFT_OUT} * * * * *"))?;
-        schedules.upsert_calendar(SHARED, &calendar).await?;
-        let often = every(self.period());
-        let rarely = every(self.period() * 2);
-        let stored = |name: &str, schedule: String| {
-            let stored = StoredSchedule::new(name, KIND, schedule);
-            let stored = stored.catch_up(CatchUp::All { limit: 1_000 });
-            if super::is_once(name) { stored.at_most_once() } else { stored.at_least_once(lease) }
-        };
-        let others = [
-            stored(EDITED, often.to_string()),
-            stored(BEFORE, rarely.to_string()),
-            stored(KEYED[0], rarely.to_string()).concurrency_key(SHARED, 1),
-            stored(CALENDAR, format!("* * * * * *; except calendar:{SHARED}")),
-            stored(TRIGGERED, never().definition().unwrap_or_default()),
-        ];
-        let plain = self.stored_names().map(|(name, spread)| stored(&name, spread.to_string()));
-        for schedule in plain.chain(others) {
-            schedules.upsert(&schedule).await?;
-        }
-        Ok(())
+/// Stores the schedules of these jobs, and those of plain jobs, each with whether it runs at most once.
+pub(super) async fn store(
+    schedules: &Schedules,
+    period: Duration,
+    lease: Duration,
+    plain: impl Iterator<Item = (String, Every, bool)>,
+) -> Result {
+    let calendar = Calendar::parse(&format!("except */{LEFT_OUT} * * * * *"))?;
+    schedules.upsert_calendar(SHARED, &calendar).await?;
+    let (often, rarely) = (every(period).to_string(), every(period * 2).to_string());
+    let stored = |name: &str, schedule: String| {
+        let stored = StoredSchedule::new(name, KIND, schedule);
+        stored.catch_up(CatchUp::All { limit: 1_000 }).at_least_once(lease)
+    };
+    let others = [
+        stored(EDITED, often),
+        stored(BEFORE, rarely.clone()),
+        stored(KEYED[0], rarely).concurrency_key(SHARED, 1),
+        stored(CALENDAR, format!("* * * * * *; except calendar:{SHARED}")),
+        stored(TRIGGERED, never().definition().unwrap_or_default()),
+    ];
+    let plain = plain.map(|(name, spread, is_once)| {
+        let stored = stored(&name, spread.to_string());
+        if is_once { stored.at_most_once() } else { stored }
+    });
+    for schedule in plain.chain(others) {
+        schedules.upsert(&schedule).await?;
     }
+    Ok(())
 }
 
 /// Adds the code of the stored schedules, and the jobs of a chain and a key that are code.
@@ -115,7 +112,7 @@ pub fn is_left_out(entry: &HistoryEntry) -> bool {
     entry.reason == Some(NotRunReason::Calendar)
 }
 
-/// What only these jobs promise, by the whole log of each: an acknowledged trigger is run; a job after another one
+/// The promises of these jobs alone, by the whole log of each: an acknowledged trigger is run; a job after another one
 /// runs once for each success of the other, up to its last occurrence here; of the jobs with the key one runs at a time.
 pub(super) fn check(
     log: &BTreeMap<String, Vec<Event>>,
@@ -193,7 +190,8 @@ fn together(jobs: &[&[Event]]) -> Vec<Violation> {
 /// The leases of a job. Each lasts until its end was sent, or as the store said last.
 fn places(log: &[Event]) -> Vec<Place> {
     let mut places: BTreeMap<i64, Place> = BTreeMap::new();
-    for (event, claims) in super::claims(log) {
+    for event in log {
+        let What::Claim(claims) = event.what else { continue };
         let place = Place {
             fence: claims.fence,
             from: event.at,

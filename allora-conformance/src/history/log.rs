@@ -83,7 +83,7 @@ pub fn trigger_of(booked: &str) -> Option<(&str, &str)> {
     booked.split_once(TRIGGER)
 }
 
-/// What stands between the job and the trigger. No name and no id has it, which is a control character.
+/// Stands between the job and the trigger. No name and no id has it, which is a control character.
 const TRIGGER: char = '\u{1f}';
 
 /// The claim of an occurrence.

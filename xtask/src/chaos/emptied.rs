@@ -1,6 +1,5 @@
 //! Empties a store under its workers: what an operator does by mistake.
 
-use super::faults::asked;
 use crate::{Failure, Outcome, services::Arena};
 use std::process::Command;
 
@@ -76,4 +75,14 @@ pub(super) fn time(store: &str, arena: &Arena) -> Option<i64> {
         }
     };
     said.trim().parse().ok()
+}
+
+/// The answer of a Redis server.
+pub(super) fn asked(port: u16, words: &[&str]) -> String {
+    let mut client = Command::new("redis-cli");
+    client.args(["-h", "127.0.0.1", "-p", &port.to_string()]).args(words);
+    client
+        .output()
+        .map(|said| String::from_utf8_lossy(&said.stdout).into_owned())
+        .unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use super::{
     scene::{Scene, has_clock},
 };
 use crate::{Failure, Outcome, services::Arena};
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 /// The longest time that a server is away, and the shortest and longest for which it is frozen, in milliseconds.
 const AWAY: u64 = 3_000;
@@ -197,7 +197,9 @@ fn fail_over(arena: &mut Arena, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
     mark("another server is the primary");
     arena.restart(number)?;
     // The sentinels tell it that it is a replica now.
-    while !asked(arena.port(number), &["INFO", "replication"]).contains("master_link_status:up") {
+    while !emptied::asked(arena.port(number), &["INFO", "replication"])
+        .contains("master_link_status:up")
+    {
         left = left.saturating_sub(1);
         if left == 0 {
             return Err(Failure::Check("the former primary becomes no replica".into()));
@@ -210,14 +212,5 @@ fn fail_over(arena: &mut Arena, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
 /// The port of the primary, as a sentinel knows it.
 fn primary(arena: &Arena) -> Option<u16> {
     let words = ["SENTINEL", "get-master-addr-by-name", "allora"];
-    asked(arena.port(2), &words).lines().nth(1)?.trim().parse().ok()
-}
-
-pub(super) fn asked(port: u16, words: &[&str]) -> String {
-    let mut client = Command::new("redis-cli");
-    client.args(["-h", "127.0.0.1", "-p", &port.to_string()]).args(words);
-    client
-        .output()
-        .map(|said| String::from_utf8_lossy(&said.stdout).into_owned())
-        .unwrap_or_default()
+    emptied::asked(arena.port(2), &words).lines().nth(1)?.trim().parse().ok()
 }

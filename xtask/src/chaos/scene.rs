@@ -1,4 +1,4 @@
-//! What a store consists of while it is tried: its servers, or the disk of its file.
+//! The parts of a store while it is tried: its servers, or the disk of its file.
 
 use crate::{
     Outcome,
@@ -37,12 +37,12 @@ impl Scene {
         }
     }
 
-    /// What can become full.
+    /// The disk that can become full.
     pub(super) fn disk(&self) -> Option<&Disk> {
         self.arena.as_ref().map_or(self.disk.as_ref(), |arena| arena.disk.as_ref())
     }
 
-    /// What the servers have said.
+    /// The log of the servers.
     pub(super) fn log(&self) -> String {
         self.arena.as_ref().map_or(String::new(), Arena::log)
     }

@@ -8,7 +8,7 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
-/// What is wanted of a service besides its servers.
+/// Things wanted of a service besides its servers.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) disk: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Arena {
     service: &'static Service,
     site: Site,
     guards: Vec<(Child, ChildStdin)>,
-    /// What the data is on, if it can become full.
+    /// The disk of the data, if it can become full.
     pub(crate) disk: Option<Disk>,
     /// That of the servers, if it can be set.
     pub(crate) clock: Option<FakeClock>,
@@ -71,7 +71,7 @@ impl Arena {
         self.guards.len()
     }
 
-    /// What its servers have said.
+    /// The log of its servers.
     pub(crate) fn log(&self) -> String {
         let log = fs::read(self.site.folder.join("log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()

@@ -1,4 +1,4 @@
-//! What a server stands on and can lose: a disk that becomes full, and a clock that is set.
+//! The ground under a server: a disk that becomes full, and a clock that is set.
 
 use super::{failed, install, said, says_yes};
 use crate::{Failure, Outcome};

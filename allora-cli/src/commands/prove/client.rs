@@ -23,7 +23,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// The time for which the store remembers the ids of triggers: longer than an outage.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// What the store has acknowledged.
+/// The changes that the store has acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) triggers: Vec<Acknowledged>,
@@ -50,7 +50,7 @@ impl Client {
         Self { said, task }
     }
 
-    /// What the store has acknowledged so far.
+    /// The changes that the store has acknowledged so far.
     pub(super) fn said(&self) -> Said {
         std::mem::take(&mut *locked(&self.said))
     }

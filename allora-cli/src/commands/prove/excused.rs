@@ -1,4 +1,4 @@
-//! What is no broken promise after a person, or a driver of servers, has emptied the store or set its clock.
+//! Findings that break no promise after a person, or a driver of servers, has emptied the store or set its clock.
 
 use super::verdict::Mark;
 use allora_conformance::{faults::is_once, history::Violation};

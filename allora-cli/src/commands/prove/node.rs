@@ -35,7 +35,7 @@ pub(crate) struct ProveNode {
     pairs: usize,
     /// The number of history entries that each job has.
     entries: u64,
-    /// Whether there are jobs of other kinds.
+    /// Adds jobs of other kinds.
     #[arg(long)]
     mixed: bool,
     /// The release whose jobs it has.

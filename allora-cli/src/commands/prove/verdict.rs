@@ -40,7 +40,7 @@ pub(super) struct Verdict {
     /// Triggers and edits that the store has acknowledged.
     pub(super) triggers: usize,
     pub(super) edits: usize,
-    /// What is missing or ran again because the store was emptied, or its clock set.
+    /// The number of findings that are no violations because the store was emptied, or its clock set.
     pub(super) excused: usize,
     /// At most once: the worker was killed in the run, which is recorded as lost.
     pub(super) cut_off: usize,
