@@ -113,7 +113,9 @@ impl Arena {
     pub(crate) fn freeze(&self, number: usize) -> Outcome {
         let all = with_descendants(self.living(number)?);
         signal("-STOP", &all)?;
-        match patiently(|| all.iter().all(|pid| state(*pid).starts_with(['T', 'Z']))) {
+        // One that has ended meanwhile, as a session's process, has no state.
+        let is_still = |pid: &u32| matches!(state(*pid).chars().next(), None | Some('T' | 'Z'));
+        match patiently(|| all.iter().all(is_still)) {
             true => Ok(()),
             false => Err(Failure::Check(format!("{} does not freeze", self.service.name))),
         }
