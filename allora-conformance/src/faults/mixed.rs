@@ -1,7 +1,7 @@
 //! Jobs of every kind for the workload of faults: stored schedules, one that is edited, a shared key, a
 //! calendar, a chain, and triggers; and their books.
 
-use crate::history::{Event, Outcome, Violation, What, booked, trigger_of};
+use crate::history::{Claims, Event, Outcome, Violation, What, booked, trigger_of};
 use allora_core::{
     CatchUp, On, Result, Run, Schedule, SchedulerBuilder, Schedules, StoredSchedule, Time,
     backend::{HistoryEntry, NotRunReason, followed},
@@ -165,20 +165,19 @@ fn successes(log: &[Event]) -> BTreeSet<i64> {
     log.iter().filter_map(succeeded).collect()
 }
 
-/// A lease: its fence, from when to when it kept others away, and when its claim was decided at the latest.
+/// A run: its fence, its start, and the end of the time for which it kept others away.
 #[derive(Clone, Copy)]
 struct Place {
     fence: i64,
     from: i64,
     to: i64,
-    decided: i64,
 }
 
-/// The leases of these jobs that were alive at the same time.
+/// The runs of these jobs that were under way at the same time.
 fn together(jobs: &[&[Event]]) -> Vec<Violation> {
     let mut places: Vec<Place> = jobs.iter().flat_map(|log| places(log)).collect();
     places.sort_by_key(|place| place.from);
-    let overlap = |pair: &[Place]| (pair[1].decided < pair[0].to).then_some((pair[0], pair[1]));
+    let overlap = |pair: &[Place]| (pair[1].from < pair[0].to).then_some((pair[0], pair[1]));
     let violation = |(held, given): (Place, Place)| Violation::LeasesOverlap {
         job: format!("the jobs of the key {SHARED}"),
         held: held.fence,
@@ -187,30 +186,28 @@ fn together(jobs: &[&[Event]]) -> Vec<Violation> {
     places.windows(2).filter_map(overlap).map(violation).collect()
 }
 
-/// The leases of a job. Each lasts until its end was sent, or as the store said last.
+/// The runs of a job. Each lasts until its end was sent, or as long as its lease. A claim whose answer came after
+/// its lease for the key was over is given back without a start, and keeps nobody away.
 fn places(log: &[Event]) -> Vec<Place> {
     let mut places: BTreeMap<i64, Place> = BTreeMap::new();
     for event in log {
-        let What::Claim(claims) = event.what else { continue };
-        let place = Place {
-            fence: claims.fence,
-            from: event.at,
-            // One that only the store's history has lasts until its end there.
-            to: claims.until.unwrap_or(i64::MAX),
-            decided: event.at,
-        };
-        places.entry(claims.fence).or_insert(place);
-    }
-    for event in log {
-        match event.what {
-            What::Extend { fence, until } => {
-                places.entry(fence).and_modify(|place| place.to = place.to.max(until));
-            }
-            What::Answered { fence } if event.at < i64::MAX => {
-                places.entry(fence).and_modify(|place| place.decided = place.decided.max(event.at));
-            }
-            _ => {}
+        if let What::Start { fence, .. } = event.what {
+            // One whose lease only the store's history has lasts until its end there.
+            places.entry(fence).or_insert(Place { fence, from: event.at, to: i64::MAX });
         }
+    }
+    let mut leases: BTreeMap<i64, i64> = BTreeMap::new();
+    for event in log {
+        let (fence, until) = match event.what {
+            What::Claim(Claims { fence, until: Some(until), .. }) => (fence, until),
+            What::Extend { fence, until } => (fence, until),
+            _ => continue,
+        };
+        let last = leases.entry(fence).or_insert(until);
+        *last = until.max(*last);
+    }
+    for (fence, until) in leases {
+        places.entry(fence).and_modify(|place| place.to = until);
     }
     for event in log {
         if let What::End { fence, .. } | What::Lost { fence, .. } = event.what {
@@ -243,7 +240,6 @@ pub(super) fn entries_by_job(past: &[HistoryEntry]) -> BTreeMap<String, Vec<Hist
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Claims;
 
     fn event(job: &str, at: i64, what: What) -> Event {
         Event { job: job.into(), node: "a".into(), at, what }
@@ -251,6 +247,10 @@ mod tests {
 
     fn claim(occurrence: i64, fence: i64) -> What {
         What::Claim(Claims { occurrence, fence, attempt: 1, until: Some(occurrence + 5_000) })
+    }
+
+    fn start(occurrence: i64, fence: i64) -> What {
+        What::Start { occurrence, fence }
     }
 
     fn end(occurrence: i64, fence: i64) -> What {
@@ -273,8 +273,12 @@ mod tests {
             event(&after, 2_400, claim(2_400, 1)),
             event(BEFORE, 4_000, claim(4_000, 2)),
             event(KEYED[0], 2_000, claim(2_000, 1)),
+            event(KEYED[0], 2_000, start(2_000, 1)),
             event(KEYED[0], 2_300, end(2_000, 1)),
-            event(KEYED[1], 2_300, claim(2_000, 2)),
+            // Given back without a start: the lease for the key was over when the answer came.
+            event(KEYED[1], 2_100, claim(2_000, 2)),
+            event(KEYED[1], 2_300, claim(2_000, 3)),
+            event(KEYED[1], 2_300, start(2_000, 3)),
         ]
     }
 
@@ -297,7 +301,7 @@ mod tests {
             log.push(event(&again, 2_500, claim(2_500, 2)));
         });
         assert_eq!(twice, [Violation::Duplicate { job, occurrence: 2_000, fence: 0 }]);
-        let together = broken(&|log| log[7].at = 2_299);
+        let together = broken(&|log| log[10].at = 2_299);
         assert!(matches!(together[..], [Violation::LeasesOverlap { .. }]), "{together:?}");
     }
 

@@ -51,6 +51,9 @@ const QUIET: Duration = Duration::from_secs(14);
 /// again in ten seconds.
 const SHORTEST: f64 = 1.2;
 
+/// Occurrences each second of the short mix: below 15, jobs in code alone take part.
+const PLAIN: u64 = 14;
+
 /// The shortest one with all faults.
 const LONGER: f64 = 2.5;
 
@@ -77,7 +80,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 pub(crate) fn each() -> Outcome {
     let stores = EACH.to_vec();
     let minutes = SHORTEST;
-    Request { stores, minutes, rate: 20, seed: seed(), is_optimised: false, is_short: true }.run()
+    Request { stores, minutes, rate: PLAIN, seed: seed(), is_optimised: false, is_short: true }
+        .run()
 }
 
 /// Another one each time.
@@ -241,13 +245,18 @@ impl Request {
         }
         let end = Instant::now() + Duration::from_secs_f64(self.minutes * 60.0) - QUIET;
         let mut random = Random(self.seed);
+        // A short mix on a busy machine may not come to all of them; each is the first one of some seeds.
+        let (first, least_faults) = match self.is_short {
+            true => (usize::try_from(random.below(faults.len() as u64)).unwrap_or(0), 1),
+            false => (0, faults.len()),
+        };
         let mut injected = Vec::new();
         pause(FIRST);
         while Instant::now() < end {
             if let Ok(Some(status)) = prove.try_wait() {
                 return Err(Failure::Check(format!("allora prove ended early: {status}")));
             }
-            let fault = faults[injected.len() % faults.len()];
+            let fault = faults[(first + injected.len()) % faults.len()];
             let mut mark = |what: &str| {
                 // If it has ended, the next turn says so.
                 let _ = prove.stdin.iter_mut().try_for_each(|pipe| writeln!(pipe, "{what}"));
@@ -258,11 +267,10 @@ impl Request {
             let (least, most) = BETWEEN;
             pause(Duration::from_millis(least + random.below(most - least)));
         }
-        match injected.len() < faults.len() {
+        match injected.len() < least_faults {
             true => Err(Failure::Check(format!(
-                "only {} of {} faults happened; give it more --minutes",
+                "only {} of {least_faults} faults happened; give it more --minutes",
                 injected.len(),
-                faults.len()
             ))),
             false => Ok(injected),
         }

@@ -46,6 +46,7 @@ impl Client {
     /// A client of these schedules.
     pub(super) fn start(schedules: Schedules, workload: FaultWorkload) -> Self {
         let said = Arc::new(Mutex::new(Said::default()));
+        #[expect(clippy::disallowed_methods, reason = "the command has one runtime")]
         let task = tokio::spawn(work(schedules, workload, said.clone()));
         Self { said, task }
     }

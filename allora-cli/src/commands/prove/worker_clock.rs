@@ -60,6 +60,10 @@ impl WorkerClock {
     }
 
     /// In a worker: notes that the clock is wrong.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread beside the runtime, whose clock is wrong"
+    )]
     pub(super) fn watch() {
         // What is written down must not have it.
         wall();
