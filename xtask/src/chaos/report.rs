@@ -3,6 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{root, target},
+    model,
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt::Write, fs};
@@ -59,7 +60,8 @@ pub(super) fn write() -> Outcome {
     }
     results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
     let page = root().join("RELIABILITY.md");
-    fs::write(&page, text(&results)).map_err(|cause| super::cannot(&page, &cause))
+    fs::write(&page, text(&results) + &model::section(&model::results()))
+        .map_err(|cause| super::cannot(&page, &cause))
 }
 
 /// The page.
