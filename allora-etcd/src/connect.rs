@@ -5,15 +5,19 @@ use crate::{
     error::unexpected_response,
     store::{Etcd, Store},
 };
-use allora_core::{Error, Result, backend::HistoryLimits, store::HistoryPruning};
+use allora_core::{
+    Error, Result,
+    backend::HistoryLimits,
+    store::{HistoryPruning, Layout},
+};
 use etcd_client::{
     Certificate, Compare, CompareOp, ConnectOptions, Identity, TlsOptions, Txn, TxnOp,
     TxnOpResponse,
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The version of the layout of the keys.
-const VERSION: &str = "1";
+/// The newest version of the keys that this build knows.
+const LAYOUT: Layout = Layout::new(1);
 
 /// The default number of history entries of each job: the members keep all data in memory.
 const PER_JOB: u64 = 100;
@@ -344,50 +348,60 @@ fn check_endpoint(endpoint: &str, tls: bool) -> Result {
 }
 
 impl Store {
-    /// Makes sure that the namespace exists with this version of the layout, and can be written.
+    /// Makes sure that the namespace exists with a version that this build may use, and can be written.
+    /// An older version becomes this one: the keys need no other change.
     async fn check_version(&self, timeout: Duration) -> Result {
         const OP: &str = "connect";
-        let key = self.keys.version();
-        let txn = Txn::new()
-            .when([Compare::value(key.clone(), CompareOp::Equal, VERSION)])
-            // Written in any case: a user who may only read receives an error now.
-            .and_then([
-                TxnOp::put(key.clone(), VERSION, None),
-                TxnOp::get(self.keys.page_hint(), None),
-            ])
-            .or_else([TxnOp::txn(
-                Txn::new()
-                    .when([Compare::create_revision(key.clone(), CompareOp::Equal, 0)])
-                    .and_then([TxnOp::put(key.clone(), VERSION, None)])
-                    .or_else([TxnOp::get(key, None)]),
-            )]);
-        let reply = self.client.call_within(OP, timeout, move |client| {
-            let txn = txn.clone();
-            async move { kv(&client).txn(txn).await }
-        });
-        let reply = reply.await?;
-        if reply.succeeded() {
-            let hint = gets(&reply).into_iter().next();
-            if let Some(hint) = hint.as_ref().and_then(|hint| hint.kvs().first()) {
-                self.name_pages.learn(hint.value());
+        let mut expected = LAYOUT.to_string();
+        loop {
+            let key = self.keys.version();
+            let put = || TxnOp::put(key.clone(), LAYOUT.to_string(), None);
+            let txn = Txn::new()
+                .when([Compare::value(key.clone(), CompareOp::Equal, expected)])
+                // Written in any case: a user who may only read receives an error now.
+                .and_then([put(), TxnOp::get(self.keys.page_hint(), None)])
+                .or_else([TxnOp::txn(
+                    Txn::new()
+                        .when([Compare::create_revision(key.clone(), CompareOp::Equal, 0)])
+                        .and_then([put()])
+                        .or_else([TxnOp::get(key.clone(), None)]),
+                )]);
+            let reply = self.client.call_within(OP, timeout, move |client| {
+                let txn = txn.clone();
+                async move { kv(&client).txn(txn).await }
+            });
+            let reply = reply.await?;
+            if reply.succeeded() {
+                let hint = gets(&reply).into_iter().next();
+                if let Some(hint) = hint.as_ref().and_then(|hint| hint.kvs().first()) {
+                    self.name_pages.learn(hint.value());
+                }
+                return Ok(());
             }
-            return Ok(());
+            let Some(TxnOpResponse::Txn(inner)) = reply.op_responses().into_iter().next() else {
+                return Err(unexpected_response(OP));
+            };
+            if inner.succeeded() {
+                return Ok(());
+            }
+            let found = gets(&inner).into_iter().next();
+            let found = found.and_then(|get| Some(get.kvs().first()?.value().to_vec()));
+            let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
+            let refusal = match Layout::from_text(&found) {
+                Some(older) if older.version < LAYOUT.version => {
+                    expected = found;
+                    continue;
+                }
+                Some(newer) => newer.refusal(LAYOUT.version),
+                None => Some(format!(
+                    "have version {found:?}, which is none of allora's: use another prefix"
+                )),
+            };
+            return refusal.map_or(Ok(()), |refusal| {
+                Err(Error::invalid(format!("the keys under {:?} {refusal}", self.keys.all()))
+                    .op(OP))
+            });
         }
-        let Some(TxnOpResponse::Txn(inner)) = reply.op_responses().into_iter().next() else {
-            return Err(unexpected_response(OP));
-        };
-        if inner.succeeded() {
-            return Ok(());
-        }
-        let found = gets(&inner).into_iter().next();
-        let found = found.and_then(|get| Some(get.kvs().first()?.value().to_vec()));
-        let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
-        let text = format!(
-            "the keys under {:?} have version {found:?}, and this build reads version {VERSION:?}; \
-             update this build, or use another prefix",
-            self.keys.all()
-        );
-        Err(Error::invalid(text).op(OP))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 use allora_core::{
     Error, ErrorKind, Result,
     backend::{HistoryLimits, plain_text_warning},
-    store::HistoryPruning,
+    store::{HistoryPruning, Layout},
 };
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 use std::{
@@ -30,6 +30,19 @@ const OP: &str = "connect";
 
 /// The default number of history entries of each job.
 const PER_JOB: u64 = 1_000;
+
+/// The newest version of the keys that this build knows.
+const LAYOUT: Layout = Layout::new(1);
+
+/// Writes the version of the keys where there is none or an older one, and returns the one that is there.
+const VERSION: &str = "\
+local found = redis.call('HGET', KEYS[1], 'version')
+local number = tonumber(string.match(found or '0', '^%d+'))
+if number and number < tonumber(ARGV[2]) then
+  redis.call('HSET', KEYS[1], 'version', ARGV[1])
+  return ARGV[1]
+end
+return found";
 
 /// Connects to a store.
 ///
@@ -374,6 +387,20 @@ impl Store {
     async fn initialise(&self) -> Result {
         let failed = |cause| self.failed(OP, cause);
         let meta = self.keys.meta();
+        let mut check = redis::cmd("EVAL");
+        check.arg(VERSION).arg(1).arg(&meta).arg(LAYOUT.to_string()).arg(LAYOUT.version);
+        let found = self.connection.ask::<String>(&check).await;
+        let found = found.map_err(|failure| refused_at(&self.place, failure))?;
+        let refusal = match Layout::from_text(&found) {
+            Some(found) => found.refusal(LAYOUT.version),
+            None => Some(format!(
+                "have version {found:?}, which is none of allora's: use another prefix"
+            )),
+        };
+        if let Some(refusal) = refusal {
+            let keys = format!("{}: the keys of {:?}", self.place, self.keys.prefix);
+            return Err(Error::invalid(format!("{keys} {refusal}")).op(OP));
+        }
         let mut set = redis::cmd("HSETNX");
         set.arg(&meta).arg("shards").arg(self.keys.shards);
         let set = self.connection.ask::<bool>(&set).await;

@@ -3,7 +3,7 @@
 use crate::{
     Sql, Url,
     client::{Client, Ids, Migrate},
-    dialect::{Dialect, Flavour},
+    dialect::{Dialect, Flavour, LATER, Later},
     driver::{self, Connections, Driver},
     error::refused,
     frontier::Frontier,
@@ -29,6 +29,8 @@ pub struct SqlBuilder {
     /// `None`: the default, which depends on the database.
     history: Option<HistoryLimits>,
     migrate: Migrate,
+    /// The versions of the tables after the first. A test has others.
+    pub(crate) later: &'static [Later],
 }
 
 impl Default for SqlBuilder {
@@ -40,6 +42,7 @@ impl Default for SqlBuilder {
             store_timeout: Duration::from_secs(1),
             history: None,
             migrate: Migrate::Yes,
+            later: LATER,
         }
     }
 }
@@ -219,7 +222,7 @@ impl SqlBuilder {
         let has_entries = history.is_on() && history.limits().successes;
         let client = Client {
             driver,
-            dialect: Dialect { prefix: self.prefix, flavour, has_entries },
+            dialect: Dialect { prefix: self.prefix, flavour, has_entries, later: self.later },
             place,
             migrate: self.migrate,
             history: Arc::new(history),

@@ -2,23 +2,30 @@
 
 use crate::{
     client::{Client, Migrate, number, retry},
-    dialect::{Index, SCHEMA, Step},
+    dialect::{Index, Step},
     driver::sql,
     driver::{Conn, Statement},
     error::{cause_of, is_forbidden, permanent},
 };
-use allora_core::{Error, ErrorKind, Result};
+use allora_core::{Error, ErrorKind, Result, store::Layout};
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+mod tests;
 
 const OP: &str = "connect";
 
 impl Client {
     /// Brings the tables up to date if necessary, and checks that all are there.
+    ///
+    /// Tables of a newer version are used as they are, if their version allows this build.
     pub(crate) async fn open(&self, migrate: Migrate) -> Result {
+        let newest = self.dialect.newest();
         let found = self.version().await?;
-        if found < SCHEMA {
+        if found < newest {
             if migrate == Migrate::No {
                 return Err(Error::invalid(format!(
-                    "the tables {}_* in {} have version {found} and this build needs {SCHEMA}: \
+                    "the tables {}_* in {} have version {found} and this build needs {newest}: \
                      connect once with migrations on, as a role that may create tables",
                     self.dialect.prefix, self.place
                 ))
@@ -27,11 +34,11 @@ impl Client {
             self.migrate_or_wait().await?;
         }
         let found = self.version().await?;
-        if found < SCHEMA {
+        if found < newest {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(
-                    "the tables {}_* in {} were brought up to version {SCHEMA}, and now have version \
+                    "the tables {}_* in {} were brought up to version {newest}, and now have version \
                      {found}: the server has not kept the change, or its tables were dropped; connect \
                      again",
                     self.dialect.prefix, self.place
@@ -39,13 +46,12 @@ impl Client {
             )
             .op(OP));
         }
-        if found > SCHEMA {
-            return Err(Error::invalid(format!(
-                "the tables {}_* in {} have version {found} and this build knows {SCHEMA}: update \
-                 this program",
-                self.dialect.prefix, self.place
-            ))
-            .op(OP));
+        if found > newest {
+            let oldest = self.ask(self.dialect.meta("oldest", false)).await?.unwrap_or(found);
+            if let Some(refusal) = (Layout { version: found, oldest }).refusal(newest) {
+                let tables = format!("the tables {}_* in {}", self.dialect.prefix, self.place);
+                return Err(Error::invalid(format!("{tables} {refusal}")).op(OP));
+            }
         }
         if let Err(error) = self.check_tables().await {
             if migrate == Migrate::No || self.ask(self.dialect.has_history()).await?.is_some() {
@@ -71,9 +77,14 @@ impl Client {
 
     /// Brings the tables up to date, or waits until another node has done so.
     async fn migrate_or_wait(&self) -> Result {
-        let migrated = retry!(self, OP, self.migrate());
-        if migrated.map_err(|error| self.not_migrated(error))? {
-            return Ok(());
+        let mut next = Next { version: 0, step: 0 };
+        loop {
+            let migrated = retry!(self, OP, self.migrate(&next));
+            match migrated.map_err(|error| self.not_migrated(error))? {
+                Migrated::All => return Ok(()),
+                Migrated::Until(then) => next = then,
+                Migrated::Locked => break,
+            }
         }
         Err(Error::new(
             ErrorKind::Unavailable,
@@ -88,6 +99,14 @@ impl Client {
 
     /// The error of a migration that failed.
     fn not_migrated(&self, error: Error) -> Error {
+        if cause_of(&error).is_some_and(|cause| self.driver.is_conflict(cause)) {
+            let text = format!(
+                "other transactions keep the tables {}_* in {} from being changed: end those that are \
+                 long, such as backups, and connect again",
+                self.dialect.prefix, self.place
+            );
+            return Error::new(ErrorKind::Unavailable, text).op(OP).source(error);
+        }
         if !cause_of(&error).is_some_and(is_forbidden) {
             return permanent(error);
         }
@@ -113,14 +132,15 @@ impl Client {
         Ok(number(rows))
     }
 
-    /// Brings the tables up to date; `false` if another node kept this one from it.
+    /// One transaction of a migration: the whole first version, or the next step of a later one, so that
+    /// no lock of a table outlives its step while nodes of older builds work.
     ///
     /// On MySQL, the lock and the settings belong to the session, which ends here, also if this call
     /// is dropped.
-    async fn migrate(&self) -> sqlx::Result<bool> {
+    async fn migrate(&self, next: &Next) -> sqlx::Result<Migrated> {
         let flavour = &self.dialect.flavour;
         let mut tx = self.driver.transaction().await?;
-        let done = self.migrate_in(tx.conn()?).await;
+        let done = self.migrate_in(tx.conn()?, next).await;
         if !flavour.ends_migration_with_session() {
             return tx.end(done).await;
         }
@@ -130,7 +150,7 @@ impl Client {
         done
     }
 
-    async fn migrate_in(&self, conn: &mut dyn Conn) -> sqlx::Result<bool> {
+    async fn migrate_in(&self, conn: &mut dyn Conn, next: &Next) -> sqlx::Result<Migrated> {
         let flavour = &self.dialect.flavour;
         if let Some(text) = flavour.unlimited() {
             conn.script(sql(text)).await?;
@@ -138,36 +158,71 @@ impl Client {
         if let Some(text) = flavour.lock(&self.dialect.prefix)
             && one(conn, Statement::new(text, Vec::new(), b"i")).await? != Some(1)
         {
-            return Ok(false);
+            return Ok(Migrated::Locked);
         }
-        self.bring_up_to_date(conn).await?;
-        Ok(true)
-    }
-
-    async fn bring_up_to_date(&self, conn: &mut dyn Conn) -> sqlx::Result<()> {
         let mut version = match one(conn, self.dialect.has_tables()).await? {
             None => 0,
             Some(_) => one(conn, self.dialect.meta("schema", false)).await?.unwrap_or(0),
         };
+        if version == 0 {
+            for step in self.dialect.migration(1) {
+                self.make(conn, step).await?;
+            }
+            version = 1;
+            self.put_version(conn, version).await?;
+        }
         // Another node may have been faster, and may be newer.
-        while version < SCHEMA {
-            version += 1;
-            for step in self.dialect.migration(version) {
-                match step {
-                    Step::Run(text) => conn.script(text).await?,
-                    Step::Index(index) => make(conn, index).await?,
-                }
+        if version < self.dialect.newest() {
+            if let Some(text) = flavour.impatient() {
+                conn.script(sql(text)).await?;
             }
-            for statement in self.dialect.put_meta("schema", version) {
-                conn.run(statement).await?;
-            }
+            return self.make_next(conn, version + 1, next).await.map(Migrated::Until);
         }
         // What was dropped by hand, and can be made again without a loss of records.
         conn.script(self.dialect.history_table()).await?;
         for index in self.dialect.indexes() {
-            make(conn, index).await?;
+            self.make(conn, Step::Index(index)).await?;
+        }
+        Ok(Migrated::All)
+    }
+
+    /// The next step to this version, or its number if no step is left. A node that begins anew repeats
+    /// the steps of one that was killed.
+    async fn make_next(
+        &self,
+        conn: &mut dyn Conn,
+        version: i64,
+        next: &Next,
+    ) -> sqlx::Result<Next> {
+        let step = if next.version == version { next.step } else { 0 };
+        match self.dialect.migration(version).into_iter().nth(step) {
+            Some(now) => self.make(conn, now).await?,
+            None => self.put_version(conn, version).await?,
+        }
+        Ok(Next { version, step: step + 1 })
+    }
+
+    async fn put_version(&self, conn: &mut dyn Conn, version: i64) -> sqlx::Result<()> {
+        let oldest = self.dialect.oldest(version);
+        for (name, value) in [("oldest", oldest), ("schema", version)] {
+            for statement in self.dialect.put_meta(name, value) {
+                conn.run(statement).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Takes a step, unless it is there already.
+    async fn make(&self, conn: &mut dyn Conn, step: Step) -> sqlx::Result<()> {
+        let (create, exists) = match step {
+            Step::Run(text) => return conn.script(text).await,
+            Step::Column { table, name, of } => self.dialect.column(table, name, of),
+            Step::Index(Index { create, exists, .. }) => (create, exists),
+        };
+        match one(conn, exists).await? {
+            None => conn.script(create).await,
+            Some(_) => Ok(()),
+        }
     }
 
     /// Drops all tables.
@@ -222,12 +277,19 @@ impl Client {
     }
 }
 
-/// Creates an index, unless it is there.
-async fn make(conn: &mut dyn Conn, index: Index) -> sqlx::Result<()> {
-    match one(conn, index.exists).await? {
-        None => conn.script(index.create).await,
-        Some(_) => Ok(()),
-    }
+/// The result of one transaction of a migration.
+enum Migrated {
+    All,
+    /// Steps are left, from this one on.
+    Until(Next),
+    /// Another node kept this one from it.
+    Locked,
+}
+
+/// The next step to a version.
+struct Next {
+    version: i64,
+    step: usize,
 }
 
 async fn one(conn: &mut dyn Conn, statement: Statement) -> sqlx::Result<Option<i64>> {

@@ -1,6 +1,9 @@
 //! Addresses of databases, shown without what is secret.
 
-use allora_core::{Error, Result, backend::plain_text_warning};
+use allora_core::{
+    Error, Result,
+    backend::{is_this_machine, plain_text_warning},
+};
 use std::{fmt, path::PathBuf, time::Duration};
 
 /// The database of a URL.
@@ -76,9 +79,7 @@ impl Url {
 
     /// On this machine, where there is no network between.
     pub(crate) fn is_local(&self) -> bool {
-        let loopback =
-            |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        self.socket.is_some() || self.host == "localhost" || loopback(&self.host)
+        self.socket.is_some() || is_this_machine(&self.host)
     }
 
     /// The protection of the connection.

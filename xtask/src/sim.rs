@@ -2,8 +2,9 @@
 
 use crate::{
     Failure, Outcome,
-    command::{cargo, run as run_step},
+    command::{cargo, run as run_step, target},
 };
+use std::fs;
 
 /// The test that plays the worlds.
 const TEST: &str = "campaign::whatever_happens_the_books_balance";
@@ -24,5 +25,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         cargo(&["test", "--release", "-p", "allora-core", "--all-features", "--test", "it"]);
     worlds.args(["--", TEST, "--exact", "--nocapture"]);
     worlds.env("ALLORA_SIM_HOURS", hours.to_string()).env("ALLORA_SEED", seed.to_string());
+    let folder = target().join("sim");
+    fs::create_dir_all(&folder)
+        .map_err(|cause| Failure::Check(format!("{}: {cause}", folder.display())))?;
+    // For the page of `cargo xtask chaos report`.
+    worlds.env("ALLORA_SIM_RESULT", folder.join(format!("{seed}.json")));
     run_step(&format!("{hours} hours of worlds from seed {seed}"), worlds)
 }

@@ -21,7 +21,7 @@ use std::{
 /// Shows what happened to occurrences, the newest first.
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// The job's name, whose active runs are shown, too [default: all jobs].
+    /// The job's name, whose active runs are shown with their progress [default: all jobs].
     #[arg(conflicts_with = "job")]
     name: Option<String>,
     /// The same, as an option.
@@ -59,11 +59,22 @@ impl History {
                 None => None,
             };
             let name = name.as_deref();
-            let entries = self.filtered(&session, name).await?;
+            let mut entries = self.filtered(&session, name).await?;
             if let Some(name) = name.filter(|_| entries.is_empty()) {
                 // A name that no job has, and never had, is a mistake.
                 if !has_history(&session, name).await? {
                     session.schedules.get(name).await?;
+                }
+            }
+            if let (Some(name), true) = (name, entries.iter().any(is_running)) {
+                // It is the output at the end, unless the run sets another one.
+                for run in session.schedules.progress(name).await? {
+                    let of_it = |entry: &&mut HistoryEntry| entry.fence == run.fence;
+                    if let Some(entry) =
+                        entries.iter_mut().filter(of_it).find(|one| is_running(one))
+                    {
+                        entry.output = Some(run.text);
+                    }
                 }
             }
             Ok(entries)
@@ -207,6 +218,10 @@ pub(super) async fn entries(
     Ok(session.schedules.history(query).await?)
 }
 
+fn is_running(entry: &HistoryEntry) -> bool {
+    entry.outcome == RunOutcome::Running
+}
+
 fn row(entry: &HistoryEntry) -> [String; 9] {
     let at = shown(entry.occurrence.scheduled_at);
     let time = match entry.last {
@@ -218,7 +233,10 @@ fn row(entry: &HistoryEntry) -> [String; 9] {
     };
     let attempt = if entry.attempt == 0 { "-".into() } else { entry.attempt.to_string() };
     let took = took(entry);
-    let reason = entry.reason.map(NotRunReason::word).unwrap_or(entry.outcome.error());
+    let reason = match &entry.output {
+        Some(progress) if is_running(entry) => progress,
+        _ => entry.reason.map(NotRunReason::word).unwrap_or(entry.outcome.error()),
+    };
     let note = entry.operator_note().map(|note| format!(" {note}")).unwrap_or_default();
     [
         time,
@@ -231,4 +249,19 @@ fn row(entry: &HistoryEntry) -> [String; 9] {
         entry.node.clone(),
         reason.to_owned() + &note,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_active_run_has_its_progress_in_the_place_of_a_reason() {
+        let at = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let mut entry = HistoryEntry::new("export", 7, at.into(), RunOutcome::Running);
+        entry.output = Some("3 of 4 files".into());
+        assert_eq!(row(&entry)[8], "3 of 4 files");
+        entry.outcome = RunOutcome::Succeeded;
+        assert_eq!(row(&entry)[8], "");
+    }
 }

@@ -24,13 +24,14 @@ use crate::{
     config::{self, Environment},
     failure::{Failure, Outcome},
 };
-use allora_core::{Backend, backend::HistoryLimits};
+use allora_core::{
+    Backend,
+    backend::{HistoryLimits, is_this_machine},
+};
 use allora_sql::Url;
 use clap::Args;
 use nix::unistd::geteuid;
-use std::{
-    env, fs, net::IpAddr, os::unix::fs::DirBuilderExt, path::PathBuf, process::Command, sync::Arc,
-};
+use std::{env, fs, os::unix::fs::DirBuilderExt, path::PathBuf, process::Command, sync::Arc};
 
 /// Which store is meant.
 #[derive(Args, Clone)]
@@ -155,8 +156,7 @@ impl StoreArgs {
         let hosts = place.rsplit_once('@').map_or(place, |(_, hosts)| hosts);
         let is_local = |host: &str| {
             let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
-            let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-            host.is_empty() || host == "localhost" || address.is_ok_and(|one| one.is_loopback())
+            host.is_empty() || is_this_machine(host)
         };
         Ok(hosts.split(',').all(is_local))
     }

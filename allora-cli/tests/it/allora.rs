@@ -53,7 +53,8 @@ pub(crate) fn allora(args: &[&str]) -> Observed {
     said(&command(args).output().unwrap())
 }
 
-fn said(output: &Output) -> Observed {
+/// Text and code of a command that has ended.
+pub(crate) fn said(output: &Output) -> Observed {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     Observed {
         out: text(&output.stdout),

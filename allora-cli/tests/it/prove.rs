@@ -1,8 +1,15 @@
 //! `allora prove`, on a store of its own.
 
-use crate::allora::{allora, allora_in};
+use crate::{
+    allora::{allora, allora_in, command, said},
+    site::patiently,
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Stdio};
 
 /// The names of the tables in a database.
 fn tables(file: &Path) -> Vec<String> {
@@ -84,4 +91,25 @@ fn a_store_that_cannot_be_written_is_said_to_be_so() {
     let complaint = said.err.lines().last().unwrap_or_default().to_owned();
     assert!(said.code != 0 && complaint.starts_with("error: "), "{said:?}");
     assert_eq!((said.err.matches("error: ").count(), tables(&file)), (1, before), "{said:?}");
+}
+
+#[test]
+fn an_interrupted_trial_removes_what_it_has_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store.db");
+    let url = format!("sqlite:{}", file.display());
+    allora(&["init", "--url", &url]).fine();
+    let before = tables(&file);
+    // In the cases, and in the campaign.
+    for more in [&[] as &[&str], &["--without-cases"]] {
+        let mut trial = command(&[&["prove", "--url", &url], more].concat());
+        let trial = trial.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let trial = trial.spawn().unwrap();
+        patiently("a scratch store is made", || tables(&file) != before);
+        kill(Pid::from_raw(trial.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+        let said = said(&trial.wait_with_output().unwrap());
+        let complaint = said.err.lines().last().unwrap_or_default().to_owned();
+        assert!(said.code == 1 && complaint.contains("interrupted before its end"), "{said:?}");
+        assert_eq!(tables(&file), before);
+    }
 }

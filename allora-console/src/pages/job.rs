@@ -108,6 +108,8 @@ struct Reason {
     text: String,
     remedy: String,
     evidence: Vec<(String, String)>,
+    /// The page of the run that it is about, where its output is, and what can be done about it.
+    run: Option<String>,
     also: Vec<String>,
 }
 
@@ -305,7 +307,7 @@ fn view(name: &str, facts: Facts, question: Question, at: Option<Time>, context:
         ),
         hours: in_a_month(&facts.hours),
         question,
-        answer: reason(&facts.why, at, context),
+        answer: reason(&facts.why, name, at, context),
         rows: entries.iter().take(ROWS).map(|entry| row(entry, context)).collect(),
         older,
         rows_note: rows_note.to_owned(),
@@ -357,7 +359,7 @@ fn pause(state: &JobState, context: &Context) -> String {
 }
 
 /// The answer of the core, with its times in the zone of the page.
-fn reason(why: &Why, at: Option<Time>, context: &Context) -> Reason {
+fn reason(why: &Why, name: &str, at: Option<Time>, context: &Context) -> Reason {
     let code = why.code.word();
     let text = sentence(&context.local_times(&why.sentence));
     let text = match at.map(|at| context.moment(at).text) {
@@ -374,6 +376,10 @@ fn reason(why: &Why, at: Option<Time>, context: &Context) -> Reason {
             .iter()
             .map(|(name, fact)| (name.replace('_', " "), shown(fact, context)))
             .collect(),
+        run: why.evidence.iter().find_map(|fact| match fact {
+            ("fence", Fact::Number(fence)) => Some(context.run(name, *fence)),
+            _ => None,
+        }),
         also: why
             .also
             .iter()
@@ -579,7 +585,7 @@ mod tests {
         let why = Why::new(WhyCode::KeyBusy, "it waits for its concurrency key")
             .with("waits_since", at("2026-10-26T02:00:00Z"))
             .remedy("wait for the end of the run");
-        let answer = reason(&why, None, &Context::of_test());
+        let answer = reason(&why, "invoices", None, &Context::of_test());
         assert_eq!(
             (answer.look.word, &*answer.text),
             ("key wait", "It waits for its concurrency key.")
@@ -588,7 +594,10 @@ mod tests {
             answer.evidence,
             [("waits since".to_owned(), "Mon 26 Oct 03:00 CET".to_owned())]
         );
-        assert_eq!(answer.remedy, "Wait for the end of the run.");
+        assert_eq!((&*answer.remedy, answer.run), ("Wait for the end of the run.", None));
+        let why = Why::new(WhyCode::Failed, "it ran and failed").with("fence", 7_i64);
+        let answer = reason(&why, "invoices", None, &Context::of_test());
+        assert_eq!(answer.run.as_deref(), Some("run?name=invoices&fence=7"));
     }
 
     #[test]

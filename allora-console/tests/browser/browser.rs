@@ -90,27 +90,39 @@ impl Browser {
         browser
     }
 
-    fn post(&self, path: &str, body: &Value) -> Value {
+    fn send(&self, path: &str, body: &Value) -> Sent {
         let address = format!("{}{path}", self.session);
         let request = self.agent.post(&address).header("content-type", "application/json");
-        self.value(path, request.send(body.to_string()))
+        request.send(body.to_string())
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        self.value(path, self.send(path, body))
     }
 
     fn get(&self, path: &str) -> Value {
         self.value(path, self.agent.get(format!("{}{path}", self.session)).call())
     }
 
-    fn value(
-        &self,
-        path: &str,
-        sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-    ) -> Value {
-        let mut answer = sent.unwrap_or_else(|error| panic!("{path}: {error}"));
-        // A picture of a long page is larger than the client's limit.
-        let body = answer.body_mut().with_config().limit(1 << 26).read_to_string().unwrap();
-        let mut value: Value = serde_json::from_str(&body).unwrap();
-        assert!(answer.status().is_success(), "{path}: {}", value["value"]);
-        value["value"].take()
+    fn value(&self, path: &str, sent: Sent) -> Value {
+        answer(path, sent).unwrap_or_else(|refusal| panic!("{path}: {refusal}"))
+    }
+
+    /// Sends a command until it is done, while the driver refuses it for one of these reasons, which pass.
+    fn insist(&self, path: impl Fn() -> String, body: &Value, passing: &[&str]) -> Value {
+        let begun = Instant::now();
+        loop {
+            let path = path();
+            match answer(&path, self.send(&path, body)) {
+                Ok(value) => return value,
+                Err(refusal) => {
+                    let refusal = refusal.to_string();
+                    let is_passing = passing.iter().any(|reason| refusal.contains(reason));
+                    assert!(is_passing && begun.elapsed() < PATIENCE, "{path}: {refusal}");
+                    thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
     }
 
     /// A command of Chromium's own protocol.
@@ -183,23 +195,8 @@ impl Browser {
     /// Clicks as a mouse does: what is hidden or covered cannot be clicked. A part that the page exchanges
     /// meanwhile is looked for again.
     pub(crate) fn click(&self, selector: &str) {
-        let begun = Instant::now();
-        loop {
-            let address = format!("{}{}/click", self.session, self.element(selector));
-            let sent =
-                self.agent.post(&address).header("content-type", "application/json").send("{}");
-            let mut answer = sent.unwrap_or_else(|error| panic!("{selector}: {error}"));
-            let said = answer.body_mut().read_to_string().unwrap();
-            let is_moving = ["element click intercepted", "stale element reference"];
-            match answer.status().is_success() {
-                true => return,
-                false if is_moving.iter().any(|what| said.contains(what)) => {
-                    assert!(begun.elapsed() < PATIENCE, "{selector} stays covered: {said}");
-                    thread::sleep(Duration::from_millis(100));
-                }
-                false => panic!("{selector}: {said}"),
-            }
-        }
+        let is_moving = ["element click intercepted", "stale element reference"];
+        self.insist(|| format!("{}/click", self.element(selector)), &json!({}), &is_moving);
     }
 
     /// Types into a field, behind what is in it. A line break sends its form.
@@ -246,13 +243,27 @@ impl Browser {
         let size =
             self.eval("return [document.documentElement.clientWidth, document.body.scrollHeight]");
         let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1 });
-        let taken = self.command(
-            "Page.captureScreenshot",
-            &json!({ "format": "png", "captureBeyondViewport": true, "clip": clip }),
-        );
+        let body = json!({ "cmd": "Page.captureScreenshot", "params": {
+            "format": "png", "captureBeyondViewport": true, "clip": clip,
+        }});
+        // A busy machine may not draw it in the driver's own time.
+        let is_late = ["capture screenshot", "Timed out receiving message"];
+        let taken = self.insist(|| "/goog/cdp/execute".into(), &body, &is_late);
         let text = taken["data"].as_str().unwrap();
         base64::engine::general_purpose::STANDARD.decode(text).unwrap()
     }
+}
+
+type Sent = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
+
+/// The value, or what the driver says instead.
+fn answer(path: &str, sent: Sent) -> Result<Value, Value> {
+    let mut answer = sent.unwrap_or_else(|error| panic!("{path}: {error}"));
+    // A picture of a long page is larger than the client's limit.
+    let body = answer.body_mut().with_config().limit(1 << 26).read_to_string().unwrap();
+    let mut value: Value = serde_json::from_str(&body).unwrap();
+    let value = value["value"].take();
+    if answer.status().is_success() { Ok(value) } else { Err(value) }
 }
 
 impl Drop for Browser {

@@ -55,14 +55,19 @@ use std::{fmt, net::IpAddr, sync::Arc};
 /// that is this machine: `localhost` or a loopback address. `server` names it without a password, and `remedy`
 /// is what to write instead.
 pub fn plain_text_warning(server: &str, host: &str, remedy: &str) -> Option<String> {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-    (!is_here).then(|| {
+    (!is_this_machine(host)).then(|| {
         format!(
             "the connection to {server} is plain text: others on its way can read and change the \
              password and all jobs; {remedy}"
         )
     })
+}
+
+/// `true` for the name `localhost` and for loopback addresses, an IPv6 one with or without its brackets: what is
+/// sent there leaves no machine.
+pub fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 #[diagnostic::on_unimplemented(

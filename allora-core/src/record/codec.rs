@@ -75,7 +75,19 @@ fn read<'a, W: Deserialize<'a>>(bytes: &'a [u8]) -> Result<W, Unreadable> {
     struct Versioned {
         v: u32,
     }
-    let bad = |why: serde_json::Error| Unreadable { why: printable(&why.to_string()) };
+    let bad = |why: serde_json::Error| {
+        let why = why.to_string();
+        // Without the list of all that this build knows.
+        let unknown = why.strip_prefix("unknown ").and_then(|what| what.split_once(", expected"));
+        Unreadable {
+            why: match unknown {
+                Some((what, _)) => {
+                    printable(&format!("a newer build wrote the {what}; update this one"))
+                }
+                None => printable(&why),
+            },
+        }
+    };
     let Versioned { v } = serde_json::from_slice(bytes).map_err(bad)?;
     if v != VERSION {
         let why = format!("it has version {v}, and this build reads version {VERSION}; update it");
@@ -767,6 +779,21 @@ mod tests {
     fn a_newer_form_is_refused_by_both_versions() {
         let newer = decode(br#"{"v":2,"shape":"unknown"}"#).unwrap_err().to_string();
         assert!(newer.contains("version 2") && newer.contains("version 1"), "{newer}");
+    }
+
+    #[test]
+    fn what_a_newer_build_has_added_is_refused_by_its_name_and_never_dropped() {
+        let good = String::from_utf8(encode(&full())).unwrap();
+        for (known, newer) in [
+            ("\"fence\":", "\"shape\":1,\"fence\":"),
+            ("\"attempts\":", "\"shape\":1,\"attempts\":"),
+        ] {
+            let error = decode(good.replacen(known, newer, 1).as_bytes()).unwrap_err().to_string();
+            assert!(
+                error.ends_with("newer build wrote the field `shape`; update this one"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -167,6 +167,21 @@ pub struct Draft<'a, V> {
     pub notification: Option<Notification>,
 }
 
+impl<'a, V> Commit<'a, V> {
+    /// Writes these drafts at this time.
+    pub fn new(node: &'a str, now: Time, drafts: Vec<Draft<'a, V>>) -> Self {
+        Self { node, time: TimeSource::Fixed(now), now, drafts }
+    }
+}
+
+impl<'a, V> Draft<'a, V> {
+    /// Writes `after` in the place of what was loaded, without a history and a notification.
+    pub fn new(name: &'a str, loaded: Loaded<V>, after: Record) -> Self {
+        let (history, changes) = (Vec::new(), Vec::new());
+        Self { name, loaded, after, history, changes, not_after: None, notification: None }
+    }
+}
+
 impl<V> Draft<'_, V> {
     /// The flags that the job gets and loses with this draft, for the index of a
     /// [`FlagStore`](super::FlagStore): none for most claims and ends of runs.

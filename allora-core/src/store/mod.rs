@@ -12,6 +12,7 @@ mod engine;
 mod flags;
 mod history;
 mod hours;
+mod layout;
 mod prune;
 mod queries;
 
@@ -19,6 +20,7 @@ pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
 pub use engine::too_long;
 pub use flags::FlagStore;
 pub use history::{ChangeStore, HistoryPruning, HistoryStore};
+pub use layout::Layout;
 
 use crate::{
     backend::{

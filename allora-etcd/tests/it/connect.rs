@@ -289,17 +289,28 @@ fn a_changed_role_or_user_does_not_stop_nodes_that_have_a_token_of_before() {
 }
 
 #[test]
-fn keys_of_a_newer_version_are_left_alone() {
+fn keys_of_a_newer_version_are_used_only_if_they_allow_it() {
     runtime().block_on(async {
         let Some(urls) = members::<Single>() else { return };
         let prefix = format!("v{:x}", std::process::id());
         let mut client = Client::connect(&urls, None).await.unwrap();
         let key = format!("{prefix}/version");
-        client.put(key.clone(), "2", None).await.unwrap();
-        let (kind, said) = refused(patient(Etcd::builder()).prefix(&prefix), &urls[0]).await;
-        assert_eq!(kind, ErrorKind::Invalid, "{said}");
-        assert!(said.contains("\"2\"") && said.contains("\"1\""), "{said}");
-        assert_eq!(client.get(key.clone(), None).await.unwrap().kvs()[0].value(), b"2");
+        let builder = || patient(Etcd::builder()).prefix(&prefix);
+        for (found, then) in [("0", "1"), ("2 1", "2 1")] {
+            client.put(key.clone(), found, None).await.unwrap();
+            builder().connect(urls.clone()).await.unwrap();
+            let after = client.get(key.clone(), None).await.unwrap();
+            assert_eq!(after.kvs()[0].value_str().unwrap(), then);
+        }
+        for (found, why) in [("3 2", "version 3, for builds that know version 2"), ("x", "none of")]
+        {
+            client.put(key.clone(), found, None).await.unwrap();
+            let (kind, said) = refused(builder(), &urls[0]).await;
+            assert_eq!(kind, ErrorKind::Invalid, "{said}");
+            assert!(said.contains(why), "{said}");
+            let after = client.get(key.clone(), None).await.unwrap();
+            assert_eq!(after.kvs()[0].value_str().unwrap(), found, "left alone");
+        }
         client.delete(key, None).await.unwrap();
     });
 }

@@ -14,6 +14,7 @@ use allora_core::{
     time::from_millis,
 };
 use allora_redis::{Client, Redis, RedisBuilder};
+use redis::AsyncCommands;
 use std::{io::Write, net::TcpListener, thread, time::Duration};
 
 /// A password that must never be seen again.
@@ -226,6 +227,30 @@ fn another_number_of_shards_is_refused() {
             kind == allora_core::ErrorKind::Invalid && said.contains("has 1 shards, not 2"),
             "{said}"
         );
+        place.clear().await;
+    });
+}
+
+#[test]
+fn keys_of_a_newer_version_are_used_only_if_they_allow_it() {
+    let Some(place) = Kind::One.place() else { return };
+    runtime().block_on(async {
+        let key = format!("{{{}}}:meta", place.prefix);
+        for (found, is_used, then) in
+            [("0", true, "1"), ("2 1", true, "2 1"), ("3 2", false, "3 2"), ("x", false, "x")]
+        {
+            let mut raw = place.raw().await.remove(0);
+            let () = raw.hset(&key, "version", found).await.unwrap();
+            let opened = place.connect(Redis::builder()).await;
+            assert_eq!(opened.is_ok(), is_used, "{found}");
+            if found == "3 2" {
+                let (kind, said) = refused(opened);
+                assert_eq!(kind, allora_core::ErrorKind::Invalid);
+                assert!(said.contains("version 3") && said.contains("knows version 1"), "{said}");
+            }
+            let after: String = raw.hget(&key, "version").await.unwrap();
+            assert_eq!(after, then);
+        }
         place.clear().await;
     });
 }

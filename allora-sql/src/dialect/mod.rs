@@ -25,7 +25,7 @@ pub(crate) use arguments::{
 };
 pub(crate) use flags::COUNTED_AT_ONCE;
 pub(crate) use read::KINDS;
-pub(crate) use tables::{Index, SCHEMA, Step};
+pub(crate) use tables::{Index, LATER, Later, Step};
 
 use crate::{
     driver::{Statement, Type, Value},
@@ -67,6 +67,8 @@ pub(crate) trait Flavour: Send + Sync {
     fn index_exists(&self, table: &str, index: &str) -> String;
     /// Text that reads one row of the number 1 if the table exists.
     fn table_exists(&self, table: &str) -> String;
+    /// Text that reads one row of the number 1 if the table has the column.
+    fn column_exists(&self, table: &str, column: &str) -> String;
     /// Keeps other nodes from migrating at the same time, until the end of the transaction or of the
     /// session, and returns 1; `None` where the transaction does.
     fn lock(&self, _prefix: &str) -> Option<String> {
@@ -74,6 +76,11 @@ pub(crate) trait Flavour: Send + Sync {
     }
     /// Ends the time limit of statements in a transaction that migrates.
     fn unlimited(&self) -> Option<&'static str> {
+        None
+    }
+    /// Ends a statement that changes a table, and waits half a second or a second for other transactions: whoever
+    /// asks for the table later waits as well.
+    fn impatient(&self) -> Option<&'static str> {
         None
     }
     /// True if a migration changes the session, which must not be used for anything else then.
@@ -225,6 +232,8 @@ pub(crate) struct Dialect {
     pub(crate) flavour: Arc<dyn Flavour>,
     /// The history has successes: completions write the entries of their runs.
     pub(crate) has_entries: bool,
+    /// The versions of the tables after the first.
+    pub(crate) later: &'static [Later],
 }
 
 /// The names of columns, separated by commas.

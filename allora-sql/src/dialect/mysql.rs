@@ -58,6 +58,13 @@ impl Flavour for MySqlFlavour {
         )
     }
 
+    fn column_exists(&self, table: &str, column: &str) -> String {
+        format!(
+            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() \
+             AND table_name = '{table}' AND column_name = '{column}'"
+        )
+    }
+
     fn lock(&self, prefix: &str) -> Option<String> {
         // Every DDL statement commits, so that a transaction holds nothing here. The names of such
         // locks belong to the whole server and have at most 64 characters. MySQL 9.6 has no MD5 any
@@ -68,6 +75,11 @@ impl Flavour for MySqlFlavour {
     fn unlimited(&self) -> Option<&'static str> {
         // Another node may be changing the same tables.
         Some("SET /*M!100300 SESSION max_statement_time = 0, */ SESSION lock_wait_timeout = 60")
+    }
+
+    fn impatient(&self) -> Option<&'static str> {
+        // In whole seconds.
+        Some("SET SESSION lock_wait_timeout = 1")
     }
 
     fn ends_migration_with_session(&self) -> bool {

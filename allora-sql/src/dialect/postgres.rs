@@ -96,6 +96,13 @@ impl Flavour for PostgresFlavour {
         format!("SELECT 1::BIGINT WHERE to_regclass('{table}') IS NOT NULL")
     }
 
+    fn column_exists(&self, table: &str, column: &str) -> String {
+        format!(
+            "SELECT 1::BIGINT FROM pg_attribute WHERE attrelid = to_regclass('{table}') \
+             AND attname = '{column}' AND NOT attisdropped"
+        )
+    }
+
     fn lock(&self, prefix: &str) -> Option<String> {
         Some(format!(
             "SELECT 1::BIGINT FROM (\
@@ -105,6 +112,10 @@ impl Flavour for PostgresFlavour {
 
     fn unlimited(&self) -> Option<&'static str> {
         Some("SET LOCAL statement_timeout = 0")
+    }
+
+    fn impatient(&self) -> Option<&'static str> {
+        Some("SET LOCAL lock_timeout = '500ms'")
     }
 
     fn pause(&self, ms: u64) -> Option<String> {

@@ -49,6 +49,10 @@ impl Flavour for SqliteFlavour {
         format!("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}'")
     }
 
+    fn column_exists(&self, table: &str, column: &str) -> String {
+        format!("SELECT 1 FROM pragma_table_info('{table}') WHERE name = '{column}'")
+    }
+
     fn kinds_at_once(&self) -> usize {
         64
     }

@@ -9,8 +9,19 @@ use crate::{
 use sqlx::SqlStr;
 use std::fmt::Write;
 
-/// The newest version of the tables that this build knows.
-pub(crate) const SCHEMA: i64 = 1;
+/// The versions of the tables after the first, beginning with 2. Once released, none is edited: a later
+/// change is a further version. ARCHITECTURE has the rules.
+pub(crate) const LATER: &[Later] = &[];
+
+/// A version of the tables after the first.
+#[derive(Debug)]
+pub(crate) struct Later {
+    /// The oldest version whose builds may use tables of this one.
+    pub(crate) oldest: i64,
+    /// The steps from the version before. Each is a transaction of its own, can be run again, and changes
+    /// nothing in tables that were made by a build that knows this version.
+    pub(crate) steps: fn(&Dialect) -> Vec<Step>,
+}
 
 pub(super) const META: &[(&str, Type)] = &[("name", Type::Name), ("value", Type::Int)];
 
@@ -30,6 +41,13 @@ const TABLES: &[(&str, &[(&str, Type)])] = &[
 pub(crate) enum Step {
     /// A statement that can be run again.
     Run(SqlStr),
+    /// A column that allows NULL, unless it is there.
+    #[cfg_attr(not(test), expect(dead_code, reason = "version 1 is the newest"))]
+    Column {
+        table: &'static str,
+        name: &'static str,
+        of: Type,
+    },
     Index(Index),
 }
 
@@ -43,28 +61,50 @@ pub(crate) struct Index {
 }
 
 impl Dialect {
-    /// The steps from the version before to this one; each can be run again.
-    pub(crate) fn migration(&self, to: i64) -> Vec<Step> {
-        match to {
-            1 => self.first_tables(),
-            _ => Vec::new(),
-        }
+    /// The newest version of the tables that this build knows.
+    pub(crate) fn newest(&self) -> i64 {
+        1 + self.later.len() as i64
     }
 
-    /// The tables of version 1. Once released they are never edited: a later change is a further
-    /// migration.
-    fn first_tables(&self) -> Vec<Step> {
+    /// The oldest version whose builds may use tables of this one.
+    pub(crate) fn oldest(&self, version: i64) -> i64 {
+        self.later_version(version).map_or(1, |later| later.oldest)
+    }
+
+    /// The steps from the version before to this one; each can be run again.
+    pub(crate) fn migration(&self, to: i64) -> Vec<Step> {
+        self.later_version(to).map_or_else(|| self.first_tables(), |later| (later.steps)(self))
+    }
+
+    fn later_version(&self, version: i64) -> Option<&'static Later> {
+        self.later.get(usize::try_from(version - 2).ok()?)
+    }
+
+    /// An index of the table of this name.
+    pub(crate) fn index(&self, name: &str, table: &str, rows: &str) -> Step {
         let p = &self.prefix;
+        let (name, table) = (format!("{p}_{name}"), format!("{p}_{table}"));
+        let exists = self.flavour.index_exists(&table, &name);
+        let exists = Statement::new(exists, Vec::new(), b"i");
+        let create = sql(format!("CREATE INDEX {name} ON {table} {rows}"));
+        Step::Index(Index { name, table, exists, create })
+    }
+
+    /// The statement that adds a column, and the one that reads a row if it is there.
+    pub(crate) fn column(&self, table: &str, name: &str, of: Type) -> (SqlStr, Statement) {
+        let table = format!("{}_{table}", self.prefix);
+        let exists = self.flavour.column_exists(&table, name);
+        let add = format!("ALTER TABLE {table} ADD COLUMN {name} {}", self.flavour.column(of));
+        (sql(add), Statement::new(exists, Vec::new(), b"i"))
+    }
+
+    /// The tables of version 1, with the columns that later versions have added: new tables are made
+    /// whole, and the later steps find nothing to do.
+    fn first_tables(&self) -> Vec<Step> {
         let table = |name: &str, columns: &[(&str, Type)], constraint: &str| {
             Step::Run(self.table(name, columns, constraint))
         };
-        let index = |name: &str, table: &str, rows: &str| {
-            let (name, table) = (format!("{p}_{name}"), format!("{p}_{table}"));
-            let exists = self.flavour.index_exists(&table, &name);
-            let exists = Statement::new(exists, Vec::new(), b"i");
-            let create = sql(format!("CREATE INDEX {name} ON {table} {rows}"));
-            Step::Index(Index { name, table, exists, create })
-        };
+        let index = |name: &str, table: &str, rows: &str| self.index(name, table, rows);
         let is_partial = self.flavour.has_partial_indexes();
         let filter = if is_partial { " WHERE index_at IS NOT NULL" } else { "" };
         let failures = is_partial.then(|| {
@@ -153,10 +193,10 @@ impl Dialect {
 
     /// The indexes of all versions.
     pub(crate) fn indexes(&self) -> Vec<Index> {
-        let steps = (1..=SCHEMA).flat_map(|version| self.migration(version));
+        let steps = (1..=self.newest()).flat_map(|version| self.migration(version));
         let index = |step| match step {
             Step::Index(index) => Some(index),
-            Step::Run(_) => None,
+            Step::Run(_) | Step::Column { .. } => None,
         };
         steps.filter_map(index).collect()
     }

@@ -89,7 +89,7 @@ async fn a_newer_schema_is_refused_with_both_versions(place: Place) {
     run(&place, "UPDATE {p}_meta SET value = 99").await.unwrap();
     let (kind, said) = refused(&place).await;
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(said.contains("version 99") && said.contains("knows 1"), "{said}");
+    assert!(said.contains("version 99") && said.contains("knows version 1"), "{said}");
 }
 
 async fn a_missing_index_is_named_and_restored_by_a_migration(place: Place) {

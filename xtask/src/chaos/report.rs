@@ -43,9 +43,22 @@ fn faults(result: &Value) -> BTreeMap<String, usize> {
 
 /// Writes the page from all results in the target folder.
 pub(super) fn write() -> Outcome {
-    let folder = target().join("chaos");
+    let mut results = results_of("chaos")?;
+    if results.is_empty() {
+        let what = "there is no result; run `cargo xtask chaos --store each --minutes 5` first";
+        return Err(Failure::Check(what.into()));
+    }
+    results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
+    let page = root().join("RELIABILITY.md");
+    let models = model::section(&model::results());
+    let written = text(&results) + &simulated(&results_of("sim")?) + &models;
+    fs::write(&page, written).map_err(|cause| super::cannot(&page, &cause))
+}
+
+/// The results in a folder of the target folder.
+fn results_of(chore: &str) -> Outcome<Vec<Value>> {
     let mut results: Vec<Value> = Vec::new();
-    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(target().join(chore)).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|end| end == "json") {
             let text = fs::read_to_string(&path).map_err(|cause| super::cannot(&path, &cause))?;
@@ -54,14 +67,29 @@ pub(super) fn write() -> Outcome {
             results.push(result);
         }
     }
+    Ok(results)
+}
+
+/// The worlds of the campaign, if any were played.
+fn simulated(results: &[Value]) -> String {
+    let sum = |name: &str| results.iter().filter_map(|result| result[name].as_f64()).sum::<f64>();
     if results.is_empty() {
-        let what = "there is no result; run `cargo xtask chaos --store each --minutes 5` first";
-        return Err(Failure::Check(what.into()));
+        return String::new();
     }
-    results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
-    let page = root().join("RELIABILITY.md");
-    fs::write(&page, text(&results) + &model::section(&model::results()))
-        .map_err(|cause| super::cannot(&page, &cause))
+    let seeds: Vec<String> = results.iter().map(|result| result["seed"].to_string()).collect();
+    format!(
+        "\n# Simulated clusters\n\n\
+         The scheduler itself, on a simulated clock and network: random worlds of nodes that join, leave, crash and\n\
+         sleep, with wrong clocks, lost requests and replies, outages of the store, and operators who edit, pause and\n\
+         trigger. In each the books must balance: no occurrence runs twice, and each has run or has a reason.\n\n\
+         {:.0} worlds, {:.0} hours of clusters, {:.0} runs; {:.2} hours of one processor. Every world held.\n\n\
+         Seeds: {}. Play them again with `cargo xtask sim --hours HOURS --seed SEED`.\n",
+        sum("worlds"),
+        sum("hours"),
+        sum("runs"),
+        sum("processor_seconds") / 3_600.0,
+        seeds.join(", "),
+    )
 }
 
 /// The page.
@@ -168,5 +196,8 @@ mod tests {
         );
         assert!(page.contains("| redis | 1.5 | 20 | 5 | debug | 7 | abc |"), "{page}");
         assert!(is_kept(&result(7, 0)) && !is_kept(&result(7, 1)));
+        let world = json!({ "seed": 3, "worlds": 20, "hours": 31.5, "runs": 900, "processor_seconds": 1_800 });
+        let page = simulated(&[world.clone(), world]);
+        assert!(page.contains("40 worlds, 63 hours of clusters, 1800 runs; 1.00 hours"), "{page}");
     }
 }

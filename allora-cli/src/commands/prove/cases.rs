@@ -1,5 +1,6 @@
 //! The conformance cases, on the store of the command.
 
+use super::interrupt::Interrupt;
 use crate::{
     failure::{Failure, Outcome},
     output::Progress,
@@ -30,8 +31,8 @@ static PLACE: OnceLock<(StoreArgs, Vec<Capability>)> = OnceLock::new();
 /// Enough for every case.
 const ENTRIES: u64 = 20_000;
 
-/// Runs all cases, one after the other.
-pub(super) fn run(scratch: &StoreArgs) -> Outcome<Cases> {
+/// Runs all cases, one after the other, unless it is interrupted.
+pub(super) fn run(scratch: &StoreArgs, interrupt: &Interrupt) -> Outcome<Cases> {
     let store = block_on(scratch.open(Tables::Make, HistoryOptions::default()))?;
     let mut lacks = Vec::new();
     if store.notifier().is_none() {
@@ -45,6 +46,9 @@ pub(super) fn run(scratch: &StoreArgs) -> Outcome<Cases> {
     // The verdict lists each failure with its case.
     panic::set_hook(Box::new(|_| {}));
     for name in names() {
+        if interrupt.check().is_err() {
+            break;
+        }
         match check::<Scratch>(name) {
             Ok(Passed::Holds) => cases.hold += 1,
             Ok(_) => cases.denied += 1,
@@ -53,6 +57,7 @@ pub(super) fn run(scratch: &StoreArgs) -> Outcome<Cases> {
         progress.more(1);
     }
     panic::set_hook(hook);
+    interrupt.check()?;
     Ok(cases)
 }
 

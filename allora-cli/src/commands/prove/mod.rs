@@ -2,6 +2,7 @@
 
 mod campaign;
 mod cases;
+mod interrupt;
 mod line;
 mod node;
 mod report;
@@ -20,6 +21,7 @@ use allora_core::{backend::Page, runtime::Tokio};
 use campaign::Campaign;
 use cases::Cases;
 use clap::{Args, value_parser};
+use interrupt::Interrupt;
 use std::{
     fs,
     io::{self, Write},
@@ -33,7 +35,8 @@ use verdict::Verdict;
 /// Makes a scratch store beside the others (tables or keys of a new prefix), runs the conformance cases,
 /// and then some workers that share jobs due every second. Workers are killed, frozen and replaced; you may
 /// restart or fail over the database meanwhile. At the end every occurrence must have run, or be recorded as
-/// cut off, and none may have run twice. The scratch store is removed, and nothing else is touched.
+/// cut off, and none may have run twice. The scratch store is removed, also after Ctrl-C, and nothing else is
+/// touched.
 ///
 /// Each line of the standard input marks the report: type `failover` when you begin one. The exit code is 0
 /// if nothing ran twice and nothing was lost, otherwise 1.
@@ -90,8 +93,9 @@ impl Prove {
                 Failure::wrong(format!("cannot write {}: {error}", file.display()))
             })?;
         }
+        let interrupt = Interrupt::listen()?;
         let begun = session::run(self.open(&scratch));
-        let done = begun.and_then(|()| self.prove(&scratch, seed));
+        let done = begun.and_then(|()| self.prove(&scratch, seed, interrupt));
         // A store that cannot be opened may exist in part.
         match (done, session::run(scratch.remove())) {
             (Err(failure), _) => Err(failure),
@@ -140,13 +144,19 @@ impl Prove {
         }
     }
 
-    fn prove(&self, scratch: &StoreArgs, seed: u64) -> Outcome<Verdict> {
+    fn prove(&self, scratch: &StoreArgs, seed: u64, interrupt: Interrupt) -> Outcome<Verdict> {
         let cases = match self.without_cases {
             true => Cases::default(),
-            false => cases::run(scratch)?,
+            false => cases::run(scratch, &interrupt)?,
         };
         let campaign = Campaign::new(scratch, self.minutes, self.rate, self.workers, seed)?;
-        session::run(campaign.run(cases, self.place.shown()?))
+        let shown = self.place.shown()?;
+        session::run(async {
+            tokio::select! {
+                verdict = campaign.run(cases, shown) => verdict,
+                failure = interrupt.failure() => Err(failure),
+            }
+        })
     }
 
     fn tell(&self, verdict: &Verdict) -> Outcome {

@@ -535,6 +535,11 @@ impl Totals {
         }
     }
 
+    /// The runs of jobs in all worlds.
+    pub(super) fn runs(&self) -> u64 {
+        self.runs
+    }
+
     /// A campaign in which nothing happens proves nothing.
     pub(super) fn assert_goals(&self, seeds: u64) {
         assert!(self.runs > 100 * seeds, "{self:?}");
