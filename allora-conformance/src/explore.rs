@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((all.states, all.depth, all.is_whole), (11, 5, true));
         assert!(all.violation.is_none());
         let high = explore(&mut Counter { limit: 4, trap: false }, 100).violation.unwrap();
-        assert_eq!(high.way, ["2", "2", "1"]);
+        assert_eq!(high.way, ["1", "2", "2"]);
         let trap = explore(&mut Counter { limit: 10, trap: true }, 100).violation.unwrap();
         assert_eq!(trap.way, ["1", "2"]);
         assert!(!explore(&mut Counter { limit: 10, trap: false }, 3).is_whole);
