@@ -37,7 +37,8 @@ pub(super) fn index(occurrence: &crate::backend::Occurrence) -> usize {
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) delivery: Delivery,
-    /// Lost replies, late copies of requests, and crashes.
+    /// Lost replies, late copies of requests, releases, and crashes: without a bound on releases, fences and claim
+    /// ids would grow for ever.
     pub(super) faults: u8,
     /// Changes by a client.
     pub(super) changes: u8,

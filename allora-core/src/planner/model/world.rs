@@ -336,10 +336,10 @@ impl Model for Job {
                 Node::Idle => actions.extend(decided.map(|_| Action::Decide(n))),
                 Node::Asks(request) => {
                     actions.push(Action::Answer(n));
-                    if matches!(self.sent[*request], Sent::Claim { .. }) {
-                        actions.push(Action::AnswerAndRelease(n));
-                    }
                     if world.faults > 0 {
+                        if matches!(self.sent[*request], Sent::Claim { .. }) {
+                            actions.push(Action::AnswerAndRelease(n));
+                        }
                         actions.extend([Action::AnswerAndCopy(n), Action::LoseReply(n)]);
                     }
                 }
@@ -388,8 +388,8 @@ impl Model for Job {
             Action::Answer(n) | Action::AnswerAndRelease(n) | Action::AnswerAndCopy(n) => {
                 let Node::Asks(request) = world.nodes[n] else { return Ok(()) };
                 let reply = self.carry_out(world, request)?;
+                world.faults -= u8::from(!matches!(action, Action::Answer(_)));
                 if matches!(action, Action::AnswerAndCopy(_)) {
-                    world.faults -= 1;
                     world.late.push(request);
                 }
                 let is_stopping = matches!(action, Action::AnswerAndRelease(_));
