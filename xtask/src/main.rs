@@ -12,6 +12,7 @@ mod deny;
 mod disk;
 mod fuzz;
 mod lines;
+mod model;
 mod package;
 mod publish;
 mod screenshots;
@@ -61,6 +62,8 @@ cargo xtask COMMAND
   sim [--hours N] [--seed S]
                  simulated clusters in which much goes wrong, until N hours of them have passed
                  (default: 1000); a seed that fails is made small and can be replayed alone
+  model          every state of the models of a record, of runs after other jobs, and of the
+                 quorum; minutes
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -122,6 +125,7 @@ fn run(args: &[String]) -> Outcome {
         "test" => test::run(&test::Request::parse(rest)?).end(),
         "services" => services::run(rest),
         "versions" => none(rest).and_then(|()| versions::run()),
+        "model" => none(rest).and_then(|()| model::run()),
         "sim" => sim::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
@@ -172,6 +176,7 @@ mod tests {
             "bench compare",
             "chaos",
             "sim --hours many",
+            "model all",
         ] {
             assert!(matches!(run(&words(line)), Err(Failure::Usage(_))), "{line}");
         }

@@ -31,6 +31,8 @@ mod keys;
 mod learn;
 mod left_keys;
 mod mark;
+#[cfg(all(test, feature = "codec"))]
+mod model;
 mod outbox;
 mod output;
 mod own_claims;

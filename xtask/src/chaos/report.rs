@@ -3,6 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{root, target},
+    model,
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt::Write, fs};
@@ -49,7 +50,8 @@ pub(super) fn write() -> Outcome {
     }
     results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
     let page = root().join("RELIABILITY.md");
-    let written = text(&results) + &simulated(&results_of("sim")?);
+    let models = model::section(&model::results());
+    let written = text(&results) + &simulated(&results_of("sim")?) + &models;
     fs::write(&page, written).map_err(|cause| super::cannot(&page, &cause))
 }
 
