@@ -1,4 +1,4 @@
-//! What a search must find.
+//! The results of searches, for the page on reliability.
 
 use allora_conformance::explore::{Model, explore};
 use std::fmt::Debug;
