@@ -15,7 +15,7 @@ use crate::{
     store::{Store, StoreArgs, Tables},
 };
 use allora_conformance::{
-    faults::{FaultWorkload, MIXED_RATE, Node, Proxy, claims, is_left_out, wall},
+    faults::{FaultWorkload, MIXED_RATE, Node, Proxy, TRIGGERED, claims, is_left_out, wall},
     history::{Event, Summary, Violation, trigger_of},
 };
 use allora_core::backend::{HistoryEntry, HistoryQuery};
@@ -413,12 +413,15 @@ impl<'a> Campaign<'a> {
             return Err(Failure::failed("no worker has run anything; see its errors above"));
         }
         let own = |job: &String| trigger_of(job).map_or(job.as_str(), |(job, _)| job).to_owned();
-        let jobs: BTreeSet<String> = claimed.keys().map(own).collect();
+        let mut jobs: BTreeSet<String> = claimed.keys().map(own).collect();
+        jobs.extend(said.triggers.first().map(|_| TRIGGERED.to_owned()));
         self.start(0)?;
         loop {
-            let mut past = Vec::new();
+            let (mut past, mut behind) = (Vec::new(), None);
             for job in &jobs {
-                past.extend(entries(&store, job, end).await?);
+                let (entries, is_behind) = entries(&store, job, end).await?;
+                past.extend(entries);
+                behind = behind.or(is_behind.then_some(job));
             }
             let log = self.workload.log();
             let found = self.workload.all_violations(&log, &past, &said.triggers, &claimed);
@@ -426,10 +429,18 @@ impl<'a> Campaign<'a> {
             let is_unsettled = |one: &Violation| matches!(one, Violation::Unsettled { .. });
             let is_open =
                 |one: &Violation| is_unsettled(one) || matches!(one, Violation::Gap { .. });
-            let late = if violations.iter().any(is_unsettled) { SETTLED } else { FOLLOWED };
+            let is_late = behind.is_some() || violations.iter().any(is_unsettled);
+            let late = if is_late { SETTLED } else { FOLLOWED };
             if !violations.iter().any(is_open) || clock::monotonic() >= begin + late {
                 self.stop().await?;
-                return Ok((past, violations, excused));
+                return match behind {
+                    // What waits is not lost.
+                    Some(job) => Err(Failure::failed(format!(
+                        "nothing is proven: {SETTLED:?} after the trial, triggers of `{job}` still wait for a worker; \
+                         this machine or the store is too busy: use a lower --rate"
+                    ))),
+                    None => Ok((past, violations, excused)),
+                };
             }
             clock::pause(Duration::from_millis(500)).await;
         }
@@ -478,16 +489,19 @@ impl Seen {
     }
 }
 
-/// The history of a job with its active runs; asked again while the store does not answer.
-async fn entries(store: &Store, job: &str, end: Instant) -> Outcome<Vec<HistoryEntry>> {
+/// The history of a job with its active runs, and whether triggers wait, its own or those that follow its ends;
+/// asked again while the store does not answer.
+async fn entries(store: &Store, job: &str, end: Instant) -> Outcome<(Vec<HistoryEntry>, bool)> {
     loop {
         let read = async {
             let (Some(queries), Some(history)) = (store.queries(), store.history()) else {
-                return Ok(Vec::new());
+                return Ok((Vec::new(), false));
             };
             let state = queries.get(job).await?;
+            let own = state.head.as_ref().is_some_and(|head| head.trigger.is_some());
+            let is_behind = own || state.chain.as_ref().is_some_and(|it| !it.outbox.is_empty());
             let entries = history.entries(HistoryQuery::new(50_000).name(job)).await?;
-            Ok(state.with_active_runs(entries))
+            Ok((state.with_active_runs(entries), is_behind))
         };
         match read.await {
             Ok(entries) => return Ok(entries),
