@@ -10,7 +10,6 @@ use crate::{
 use allora_core::{Error, ErrorKind, Result, store::Layout};
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 mod tests;
 
 const OP: &str = "connect";

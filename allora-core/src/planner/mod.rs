@@ -32,6 +32,7 @@ mod learn;
 mod left_keys;
 mod mark;
 #[cfg(all(test, feature = "codec"))]
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 mod model;
 mod outbox;
 mod output;
