@@ -25,7 +25,7 @@ fn is_excused(violation: &Violation, marks: &[Mark]) -> bool {
     match violation {
         // Claims are dated by the store's clock, which went back.
         Violation::FenceDidNotGrow { .. } => is_set,
-        // What is known of it went with the store and its history.
+        // Its record and its history went with the store.
         Violation::Gap { occurrence, .. } | Violation::Unsettled { occurrence, .. } => {
             emptied().any(|mark| *occurrence < mark.at + AFTER)
         }

@@ -65,7 +65,7 @@ impl WorkerClock {
         reason = "a thread beside the runtime, whose clock is wrong"
     )]
     pub(super) fn watch() {
-        // What is written down must not have it.
+        // The log must not have the wrong clock.
         wall();
         let Some(file) = env::var_os(FILE) else { return };
         thread::spawn(move || {
