@@ -3,12 +3,12 @@
 use crate::{Failure, Outcome, services::Arena};
 use std::process::Command;
 
-/// The tables of `prove`, in one row.
+/// The tables of `prove` with records, in one row.
 const POSTGRES: &str = "DO $$ DECLARE t text; BEGIN \
-    SELECT string_agg(tablename, ', ') INTO STRICT t FROM pg_tables WHERE tablename LIKE 'allora_prove_%'; \
+    SELECT string_agg(tablename, ', ') INTO STRICT t FROM pg_tables WHERE tablename LIKE 'allora_prove_%' AND tablename NOT LIKE '%_meta'; \
     EXECUTE 'TRUNCATE ' || t; END $$";
 const MYSQL: &str = "SELECT concat('DELETE FROM ', table_name, ';') FROM information_schema.tables \
-    WHERE table_schema = 'allora' AND table_name LIKE 'allora_prove_%'";
+    WHERE table_schema = 'allora' AND table_name LIKE 'allora_prove_%' AND table_name NOT LIKE '%_meta'";
 
 /// Removes every record.
 pub(super) fn empty(store: &str, arena: &Arena) -> Outcome {

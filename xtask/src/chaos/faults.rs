@@ -1,10 +1,11 @@
 //! The faults of servers. Each waits until it has happened, and says what it was.
 
 use super::{
-    Random, emptied, pause,
+    emptied, pause,
     scene::{Scene, has_clock},
 };
 use crate::{Failure, Outcome, services::Arena};
+use fastrand::Rng;
 use std::time::Duration;
 
 /// The longest time that a server is away, and the shortest and longest for which it is frozen, in milliseconds.
@@ -65,7 +66,7 @@ impl Fault {
     pub(super) fn inject(
         self,
         scene: &mut Scene,
-        random: &mut Random,
+        random: &mut Rng,
         mark: &mut dyn FnMut(&str),
     ) -> Outcome<String> {
         if self == Self::Fill {
@@ -86,16 +87,16 @@ impl Fault {
             _ => {}
         }
         let servers = arena.len();
-        let number = usize::try_from(random.below(servers as u64)).unwrap_or(0);
+        let number = random.usize(..servers);
         let server = match servers {
             1 => "the server".to_owned(),
             _ => format!("server {} of {servers}", number + 1),
         };
-        let away = Duration::from_millis(random.below(AWAY));
+        let away = Duration::from_millis(random.u64(..AWAY));
         match self {
             Self::Freeze => {
                 let (least, most) = FROZEN;
-                let long = Duration::from_millis(least + random.below(most - least));
+                let long = Duration::from_millis(least + random.u64(..most - least));
                 arena.freeze(number)?;
                 mark(&format!("{server} is frozen for {long:?}"));
                 pause(long);

@@ -13,6 +13,7 @@ use crate::{
     command::{cargo, root, run as run_step, target},
     services,
 };
+use fastrand::Rng;
 use faults::Fault;
 use scene::Scene;
 use serde_json::{Value, json};
@@ -244,10 +245,10 @@ impl Request {
             return Ok(Vec::new());
         }
         let end = Instant::now() + Duration::from_secs_f64(self.minutes * 60.0) - QUIET;
-        let mut random = Random(self.seed);
+        let mut random = Rng::with_seed(self.seed);
         // A short mix on a busy machine may not come to all of them; each is the first one of some seeds.
         let (first, least_faults) = match self.is_short {
-            true => (usize::try_from(random.below(faults.len() as u64)).unwrap_or(0), 1),
+            true => (random.usize(..faults.len()), 1),
             false => (0, faults.len()),
         };
         let mut injected = Vec::new();
@@ -265,7 +266,7 @@ impl Request {
             scene.arena.as_ref().map_or(Ok(()), services::Arena::wait)?;
             injected.push(what);
             let (least, most) = BETWEEN;
-            pause(Duration::from_millis(least + random.below(most - least)));
+            pause(Duration::from_millis(least + random.u64(..most - least)));
         }
         match injected.len() < least_faults {
             true => Err(Failure::Check(format!(
@@ -334,19 +335,6 @@ fn cannot(what: &Path, cause: &std::io::Error) -> Failure {
 #[expect(clippy::disallowed_methods, reason = "other processes do the work")]
 fn pause(time: Duration) {
     thread::sleep(time);
-}
-
-/// Random numbers from a seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
-    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(crate) struct Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        // Lazily, so that the guards can remove its folder.
+        self.disk = None;
         let ending: Vec<Child> = self.guards.drain(..).map(|(guard, _pipe)| guard).collect();
         for mut guard in ending {
             // An error leaves nothing to do.
