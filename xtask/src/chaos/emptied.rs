@@ -24,8 +24,14 @@ pub(super) fn empty(store: &str, arena: &Arena) -> Outcome {
             etcdctl.arg(format!("--endpoints=http://127.0.0.1:{}", arena.port(0)));
             output(etcdctl.args(["del", "", "--prefix"]))
         }
-        // Anything else is an error.
-        _ => asked(arena.port(0), &["FLUSHALL"]).trim().replace("OK", "gone"),
+        // Each node of a cluster. Anything else is an error.
+        _ => {
+            let servers = if store == "redis-cluster" { arena.len() } else { 1 };
+            let said: String = (0..servers)
+                .map(|number| asked(arena.port(number), &["FLUSHALL"]).trim().to_owned())
+                .collect();
+            if said == "OK".repeat(servers) { "gone".into() } else { String::new() }
+        }
     };
     match said.trim() {
         said if said.is_empty() || said == "0" || said.contains(' ') => {
