@@ -4,8 +4,8 @@ use super::{Hooks, Wrapped};
 use allora_core::{
     Backend, Result, Time,
     backend::{
-        Action, Applied, Batch, Claim, ClaimKey, Claimed, Completion, Cursor, NextRun, Occurrence,
-        OnExpiry, Operation, Queries, Reply, TriggerStatus, Triggered, followed,
+        Action, Applied, Batch, Claim, ClaimKey, Claimed, Completion, Cursor, NextRun, OnExpiry,
+        Operation, Queries, Reply,
     },
 };
 use async_trait::async_trait;
@@ -146,8 +146,10 @@ impl Defective {
             {
                 sent.action = Action::Release { fence: *fence };
             }
-            (Planted::ForgottenFollowers, Action::Trigger { id, .. }) if followed(id).is_some() => {
-                sent.action = Action::Read;
+            (Planted::ForgottenFollowers, Action::FollowUp { .. }) => sent.action = Action::Read,
+            // Short enough that another node is faster.
+            (Planted::StaleEnds, Action::Claim(claim)) if !is_once(claim) && self.is_hit() => {
+                claim.lease.duration = SHORT;
             }
             _ => {}
         }
@@ -169,9 +171,17 @@ impl Defective {
         let is_unsent = matches!(sent.action, Action::Read);
         match (self.planted, &operation.action, reply) {
             (Planted::StaleEnds, Action::Complete { .. }, Reply::LeaseLost) => Reply::Accepted,
-            (Planted::ForgottenEnds, _, Reply::State(_)) if is_unsent => Reply::Accepted,
-            (Planted::ShortLeases, Action::Claim(claim), Reply::Claimed(mut claimed)) => {
-                claimed.until += claim.lease.duration - SHORT;
+            (
+                Planted::ForgottenEnds | Planted::ForgottenFollowers,
+                Action::Complete { .. } | Action::FollowUp { .. },
+                Reply::State(_),
+            ) if is_unsent => Reply::Accepted,
+            (
+                Planted::ShortLeases | Planted::StaleEnds,
+                Action::Claim(claim),
+                Reply::Claimed(mut claimed),
+            ) => {
+                claimed.until = claimed.until.max(now + claim.lease.duration);
                 Reply::Claimed(claimed)
             }
             (Planted::UnwrittenClaims, Action::Claim(claim), Reply::State(state)) if is_unsent => {
@@ -181,14 +191,6 @@ impl Defective {
             (Planted::RepeatedAtMostOnce, Action::Claim(claim), Reply::Claimed(claimed)) => {
                 self.moves().insert((operation.name.to_owned(), claimed.fence), claim.then);
                 Reply::Claimed(claimed)
-            }
-            (Planted::ForgottenFollowers, Action::Trigger { id, .. }, Reply::State(state))
-                if is_unsent =>
-            {
-                let (scheduled_at, trigger) = (now, Some((*id).to_owned()));
-                let occurrence = Occurrence { scheduled_at, trigger };
-                let (status, state) = (TriggerStatus::New, *state);
-                Reply::Triggered(Box::new(Triggered { occurrence, status, state }))
             }
             (_, _, reply) => reply,
         }

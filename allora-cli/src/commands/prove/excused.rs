@@ -2,7 +2,7 @@
 
 use super::verdict::Mark;
 use allora_conformance::{
-    faults::is_once,
+    faults::{FOLLOWER, is_once},
     history::{Summary, Violation},
 };
 
@@ -10,6 +10,9 @@ use allora_conformance::{
 /// lateness of that time is added.
 const BEFORE: i64 = 20_000;
 const AFTER: i64 = 15_000;
+
+/// The time in which a job in code notes itself again with the one before it: until then, nothing follows.
+const NOTED: i64 = 60_000;
 
 /// The time around it whose lateness counts.
 const AROUND: i64 = 60_000;
@@ -31,15 +34,21 @@ fn is_excused(violation: &Violation, marks: &[Mark], ran: &Summary) -> bool {
     let is_set =
         marks.iter().any(|mark| mark.what.contains("clock of the server") || mark.what == "clock");
     let emptied = || marks.iter().filter(|mark| mark.what.contains("emptied"));
-    let was_emptied = |at: i64| {
+    let was_emptied_until = |at: i64, after: i64| {
         emptied().any(|mark| {
             let late = ran.latest(mark.at - AROUND, mark.at + AROUND).unwrap_or_default();
-            (mark.at - BEFORE - late..mark.at + AFTER).contains(&at)
+            (mark.at - BEFORE - late..mark.at + after).contains(&at)
         })
     };
+    let was_emptied = |at: i64| was_emptied_until(at, AFTER);
     match violation {
         // Claims are dated by the store's clock, which went back.
-        Violation::FenceDidNotGrow { .. } => is_set,
+        Violation::FenceDidNotGrow { .. } | Violation::Early { .. } => is_set,
+        // The instants of `every` begin when the schedule is stored again.
+        Violation::NotScheduled { occurrence, .. } => was_emptied(*occurrence),
+        Violation::Gap { job, occurrence } if job == FOLLOWER => {
+            was_emptied_until(*occurrence, NOTED + AFTER)
+        }
         // Its record and its history went with the store.
         Violation::Gap { occurrence, .. } | Violation::Unsettled { occurrence, .. } => {
             was_emptied(*occurrence)
@@ -48,7 +57,8 @@ fn is_excused(violation: &Violation, marks: &[Mark], ran: &Summary) -> bool {
         Violation::Duplicate { job, occurrence, .. }
         | Violation::FinishedTwice { job, occurrence }
         | Violation::WentBack { job, to: occurrence, .. } => {
-            !is_once(job) && was_emptied(*occurrence)
+            // What ran ahead of its time is not known to the next store.
+            (!is_once(job) || is_set) && was_emptied(*occurrence)
         }
         // A fence is the time of the claim, in microseconds.
         Violation::LeasesOverlap { given: fence, .. }
