@@ -21,8 +21,8 @@ pub const LEAST: &str = "at-least-once";
 /// The job that runs at most once.
 pub const ONCE: &str = "at-most-once";
 
-/// The largest number of instants in a period at which jobs are due.
-const INSTANTS: u32 = 10;
+/// The largest number of instants in a period at which jobs are due: closer to each other than runs are long.
+const INSTANTS: u32 = 4;
 
 /// The jobs that the nodes of one test run, and the files that they write.
 #[derive(Clone, Debug)]
