@@ -102,8 +102,9 @@ impl Arena {
     /// An orderly stop, as by its service manager. It is gone when this returns.
     pub(crate) fn stop(&self, number: usize) -> Outcome {
         let pid = self.living(number)?;
-        // SIGTERM makes PostgreSQL wait for its sessions; SIGINT ends them, and the others as well.
-        let name = if self.service.user == "postgres" { "-INT" } else { "-TERM" };
+        // SIGTERM makes PostgreSQL wait for its sessions, and SIGINT makes PgBouncer.
+        let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let name = if program.trim() == "postgres" { "-INT" } else { "-TERM" };
         signal(name, &[pid])?;
         match patiently(|| !lives(pid)) {
             true => Ok(()),
