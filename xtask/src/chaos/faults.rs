@@ -133,14 +133,15 @@ fn fill(scene: &mut Scene, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
     let disk = scene.disk().ok_or_else(|| Failure::Check("there is no disk to fill".into()))?;
     disk.fill()?;
     mark("the disk is full");
-    let mut steps = NOTICED.as_millis() / STEP.as_millis();
+    // A file has no server that could say so.
+    let patience = if scene.arena.is_some() { NOTICED } else { Duration::ZERO };
+    let mut steps = patience.as_millis() / STEP.as_millis();
     let ended = |scene: &Scene| {
         scene
             .arena
             .as_ref()
             .is_some_and(|arena| (0..arena.len()).any(|one| arena.pid(one).is_none()))
     };
-    // A file has nobody who could say so.
     while count(scene) == before && !ended(scene) && steps > 0 {
         pause(STEP);
         steps -= 1;
