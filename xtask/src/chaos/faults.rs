@@ -54,9 +54,9 @@ impl Fault {
         if is_short {
             return faults;
         }
-        // MariaDB 10.11 aborts in a rollback when the disk is full, and comes back without some of its rows. The
-        // servers of Sentinel have one disk, so that all would stop at once.
-        let survives = !["mysql", "redis-sentinel"].contains(&scene.store);
+        // Some do not survive that: MariaDB 10.11 aborts in a rollback and comes back without some of its rows,
+        // Redis leaves a file that it does not read again, and all servers of a cluster would have one full disk.
+        let survives = ["sqlite", "postgres", "pgbouncer", "etcd"].contains(&scene.store);
         faults.extend(scene.disk().filter(|_| survives).map(|_| Self::Fill));
         faults.extend(has_clock(scene.store).then_some(Self::Clock));
         // A file is not emptied by anybody; behind Sentinel, a replica may be asked.
