@@ -9,7 +9,7 @@ pub(super) struct Background<T> {
     task: JoinHandle<()>,
 }
 
-/// What the work has found.
+/// The findings of the work so far.
 pub(super) struct Found<T>(Arc<Mutex<T>>);
 
 impl<T> Drop for Background<T> {
@@ -30,14 +30,14 @@ impl<T: Default + Send + 'static> Background<T> {
         Self { found, task }
     }
 
-    /// What was found, and ends the work.
+    /// The findings, and ends the work.
     pub(super) fn end(self) -> T {
         std::mem::take(&mut *self.found.lock())
     }
 }
 
 impl<T> Found<T> {
-    /// What was found so far.
+    /// The findings so far.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What the store has recorded, read while the workers run: a store that is emptied takes its history along.
+//! The history that the store has recorded, read while the workers run: a store that is emptied takes it along.
 
 use super::background::{Background, Found};
 use crate::{clock, store::Store};
