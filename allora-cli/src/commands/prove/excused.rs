@@ -24,47 +24,66 @@ pub(super) fn by_marks(
     ran: &Summary,
 ) -> (Vec<Violation>, usize) {
     let all = found.len();
-    let left: Vec<Violation> =
-        found.into_iter().filter(|violation| !is_excused(violation, marks, ran)).collect();
+    let excuses = Excuses::of(marks, ran);
+    let left: Vec<Violation> = found.into_iter().filter(|one| !excuses.explain(one)).collect();
     let excused = all - left.len();
     (left, excused)
 }
 
-fn is_excused(violation: &Violation, marks: &[Mark], ran: &Summary) -> bool {
-    let is_set =
-        marks.iter().any(|mark| mark.what.contains("clock of the server") || mark.what == "clock");
-    let emptied = || marks.iter().filter(|mark| mark.what.contains("emptied"));
-    let was_emptied_until = |at: i64, after: i64| {
-        emptied().any(|mark| {
-            let late = ran.latest(mark.at - AROUND, mark.at + AROUND).unwrap_or_default();
-            (mark.at - BEFORE - late..mark.at + after).contains(&at)
-        })
-    };
-    let was_emptied = |at: i64| was_emptied_until(at, AFTER);
-    match violation {
-        // Claims are dated by the store's clock, which went back.
-        Violation::FenceDidNotGrow { .. } | Violation::Early { .. } => is_set,
-        // The instants of `every` begin when the schedule is stored again.
-        Violation::NotScheduled { occurrence, .. } => was_emptied(*occurrence),
-        Violation::Gap { job, occurrence } if job == FOLLOWER => {
-            was_emptied_until(*occurrence, NOTED + AFTER)
+/// The changes of the store behind the backs of its workers.
+struct Excuses {
+    clock_was_set: bool,
+    /// Each time at which it was emptied, with the longest lateness of the runs that began around it.
+    emptied: Vec<(i64, i64)>,
+}
+
+impl Excuses {
+    fn of(marks: &[Mark], ran: &Summary) -> Self {
+        let latest_near = |time: i64| {
+            let near = ran.started.iter().filter(|(at, late)| (at + late - time).abs() < AROUND);
+            near.map(|(_, late)| *late).max().unwrap_or_default()
+        };
+        let emptied = marks.iter().filter(|mark| mark.what.contains("emptied"));
+        let is_clock =
+            |mark: &Mark| mark.what.contains("clock of the server") || mark.what == "clock";
+        Self {
+            clock_was_set: marks.iter().any(is_clock),
+            emptied: emptied.map(|mark| (mark.at, latest_near(mark.at))).collect(),
         }
-        // Its record and its history went with the store.
-        Violation::Gap { occurrence, .. } | Violation::Unsettled { occurrence, .. } => {
-            was_emptied(*occurrence)
+    }
+
+    /// The time lies around one at which the store was emptied; behind it, up to `after`.
+    fn was_emptied(&self, time: i64, after: i64) -> bool {
+        self.emptied.iter().any(|(at, late)| (at - BEFORE - late..at + after).contains(&time))
+    }
+
+    fn explain(&self, violation: &Violation) -> bool {
+        let is_set = self.clock_was_set;
+        let was_emptied = |at: i64| self.was_emptied(at, AFTER);
+        match violation {
+            // Claims are dated by the store's clock, which went back.
+            Violation::FenceDidNotGrow { .. } | Violation::Early { .. } => is_set,
+            // The instants of `every` begin when the schedule is stored again.
+            Violation::NotScheduled { occurrence, .. } => was_emptied(*occurrence),
+            Violation::Gap { job, occurrence } if job == FOLLOWER => {
+                self.was_emptied(*occurrence, NOTED + AFTER)
+            }
+            // Its record and its history went with the store.
+            Violation::Gap { occurrence, .. } => was_emptied(*occurrence),
+            // A node that knows of no end runs it again.
+            Violation::Duplicate { job, occurrence, .. }
+            | Violation::FinishedTwice { job, occurrence }
+            | Violation::WentBack { job, to: occurrence, .. } => {
+                // What ran ahead of its time is not known to the next store.
+                (!is_once(job) || is_set) && was_emptied(*occurrence)
+            }
+            // A fence is the time of the claim, in microseconds.
+            Violation::LeasesOverlap { given: fence, .. }
+            | Violation::StaleEnd { fence, .. }
+            | Violation::Unsettled { fence, .. }
+            | Violation::NotStarted { fence, .. } => was_emptied(*fence / 1_000),
+            _ => false,
         }
-        // A node that knows of no end runs it again.
-        Violation::Duplicate { job, occurrence, .. }
-        | Violation::FinishedTwice { job, occurrence }
-        | Violation::WentBack { job, to: occurrence, .. } => {
-            // What ran ahead of its time is not known to the next store.
-            (!is_once(job) || is_set) && was_emptied(*occurrence)
-        }
-        // A fence is the time of the claim, in microseconds.
-        Violation::LeasesOverlap { given: fence, .. }
-        | Violation::StaleEnd { fence, .. }
-        | Violation::NotStarted { fence, .. } => was_emptied(*fence / 1_000),
-        _ => false,
     }
 }
 
