@@ -1,208 +1,190 @@
-//! What must be true of every step, kept beside the record: who was granted what, and what has ended.
+//! What must be true of every step of the record, kept beside it: what was granted, and what has ended.
 
-use super::job::{INSTANTS, Setting, TRIGGER, index, time};
+use super::{
+    job::{Policy, TRIGGER, instants, place_of},
+    store::CarriedOut,
+};
 use crate::{
-    backend::{Claimed, HistoryEntry, OnExpiry, Outcome, Sharing},
+    backend::{Action, Claim, Claimed, HistoryEntry, Lease, Outcome, Reply},
     record::Record,
     time::Time,
 };
 
+/// The property that a step violates.
+pub(super) type Checked = Result<(), String>;
+
+fn must(is_so: bool, otherwise: &str) -> Checked {
+    if is_so { Ok(()) } else { Err(otherwise.to_owned()) }
+}
+
 /// The books.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Books {
-    /// The final entries of each instant, and of the trigger.
-    ended: [u8; INSTANTS.len() + 1],
-    /// Those whose entry is a loss, which a late result may replace.
-    lost: [bool; INSTANTS.len() + 1],
-    /// At most once: the times that code has begun.
-    begun: [u8; INSTANTS.len() + 1],
+    policy: Policy,
+    /// Of the instants, and of the trigger.
+    accounts: [Account; TRIGGER + 1],
+    /// Those whose code has begun.
+    begun: [bool; TRIGGER + 1],
     /// The highest fence of a claim.
     fence: i64,
-    /// The fence of each claim that may come again.
-    pub(super) grants: Vec<(u8, i64)>,
-    /// The last end that was accepted, by the fence of its run.
+    /// Fence and end of the lease that lasts, unless runs overlap.
+    holder: Option<(i64, Time)>,
+    /// The fence of the last end that was accepted.
     accepted: Option<i64>,
-    /// The ticks at which the job was created last, and edited since.
-    created: u8,
-    edited: Option<u8>,
-    pub(super) triggered: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Account {
+    /// The job does not have it: it was created later, or was deleted.
+    NotDue,
+    Open,
+    Lost,
+    Ended,
 }
 
 impl Books {
-    pub(super) fn created(&mut self, now: u8) {
-        let Self { fence, grants, .. } = std::mem::take(self);
-        *self = Self { fence, grants, created: now, ..Self::default() };
+    /// Of a job that has these instants.
+    pub(super) fn new(policy: Policy, has: impl Fn(Time) -> bool) -> Self {
+        let mut accounts = [Account::NotDue; TRIGGER + 1];
+        for (place, _) in instants().filter(|(_, at)| has(*at)) {
+            accounts[place] = Account::Open;
+        }
+        let begun = [false; TRIGGER + 1];
+        Self { policy, accounts, begun, fence: 0, holder: None, accepted: None }
     }
 
-    pub(super) fn edited(&mut self, now: u8) {
-        self.edited = Some(now);
-    }
-
-    pub(super) fn deleted(&mut self) {
-        self.accepted = None;
-    }
-
-    /// A claim is granted.
-    pub(super) fn granted(
-        &mut self,
-        id: u8,
-        claimed: &Claimed,
-        before: Option<&Record>,
-        now: Time,
-        is_shared: bool,
-    ) -> Result<(), String> {
-        let fence = claimed.fence;
-        if let Some((_, first)) = self.grants.iter().find(|(known, _)| *known == id) {
-            let same = format!("claim {id} was granted fence {first}, and then {fence}");
-            return if *first == fence { Ok(()) } else { Err(same) };
+    /// Checks a step, and notes it.
+    pub(super) fn note(&mut self, step: &CarriedOut) -> Checked {
+        let reply = step.reply.as_ref().ok();
+        match (&step.sent, reply) {
+            (Action::Claim(claim), _) => self.claimed(claim, reply, step)?,
+            (Action::Extend { fence, .. }, Some(reply)) => self.extended(*fence, reply)?,
+            (
+                Action::Complete { fence, .. }
+                | Action::Retry { fence, .. }
+                | Action::Release { fence },
+                Some(reply),
+            ) => self.ended(*fence, reply)?,
+            (Action::Trigger { .. }, Some(Reply::Triggered(new))) if new.is_new() => {
+                self.accounts[TRIGGER] = Account::Open;
+            }
+            _ => {}
         }
-        if fence <= self.fence {
-            return Err(format!("fence {fence} was granted after {}", self.fence));
+        for entry in &step.entries {
+            self.entered(entry)?;
         }
-        let Some(before) = before.filter(|record| record.is_live()) else {
-            return Err("a deleted job was claimed".into());
-        };
-        if before.paused.is_some() && claimed.occurrence.trigger.is_none() {
-            return Err("the schedule is paused, and was claimed".into());
+        match (&step.sent, &step.before, &step.after) {
+            (Action::Create(_), ..) => self.begin_again(|at| at > step.now),
+            (Action::Delete, ..) => self.begin_again(|_| false),
+            (_, Some(before), Some(after)) => {
+                let at = |it: &Record| it.cursor.map_or(Time::MAX_UTC, |next| next.scheduled_at);
+                must(at(after) >= at(before), "the cursor moved back")?;
+            }
+            _ => {}
         }
-        let is_alone = |sharing| !is_shared || sharing == Sharing::Exclusive;
-        if before.leases.iter().any(|lease| lease.until > now && is_alone(lease.sharing)) {
-            return Err(format!("fence {fence} was granted beside a lease that lasts"));
-        }
-        let i = index(&claimed.occurrence);
-        if self.ended[i] > 0 {
-            return Err(format!("{:?} was claimed after its end", claimed.occurrence));
-        }
-        self.fence = fence;
-        self.grants.push((id, fence));
         Ok(())
     }
 
-    /// A claim that was granted and whose lease lasts gets the same answer again.
-    pub(super) fn not_granted(&self, id: u8, before: Option<&Record>) -> Result<(), String> {
-        let grant = self.grants.iter().find(|(known, _)| *known == id);
-        let holds = |fence: i64| {
-            before.filter(|record| record.is_live()).is_some_and(|record| {
-                let mut leases = record.leases.iter();
-                leases.any(|lease| lease.fence == fence && fence >= record.incarnation)
-            })
+    /// Fences and leases outlive a job.
+    fn begin_again(&mut self, has: impl Fn(Time) -> bool) {
+        let Self { policy, fence, holder, .. } = *self;
+        *self = Self { fence, holder, ..Self::new(policy, has) };
+    }
+
+    fn claimed(&mut self, claim: &Claim, reply: Option<&Reply>, step: &CarriedOut) -> Checked {
+        let record = step.before.as_ref().filter(|record| record.is_live());
+        let incarnation = record.map_or(0, |record| record.incarnation);
+        let mut leases = record.iter().flat_map(|record| &record.leases);
+        let is_it = |it: &&Lease| it.claim_id == claim.claim_id && it.fence >= incarnation;
+        let held = leases.find(is_it).map(|lease| lease.fence);
+        let Some(Reply::Claimed(Claimed { fence, until, occurrence, .. })) = reply else {
+            return must(held.is_none(), "the repetition of a granted claim was refused");
         };
-        match grant.is_some_and(|(_, fence)| holds(*fence)) {
-            true => Err(format!("claim {id} holds its lease, and its repetition was refused")),
-            false => Ok(()),
-        }
-    }
-
-    /// An end or an extension by this fence has been answered.
-    pub(super) fn answered(
-        &mut self,
-        fence: i64,
-        before: Option<&Record>,
-        is_end: bool,
-        is_accepted: bool,
-    ) -> Result<(), String> {
-        let is_run = before.is_some_and(|record| record.run(fence).is_some());
-        let is_repeated = is_end && self.accepted == Some(fence);
-        match (is_accepted, is_run, is_repeated) {
-            (true, false, false) => Err(format!("the outdated fence {fence} was accepted")),
-            (false, _, true) => Err(format!("the end of {fence} is refused when it is repeated")),
-            _ => {
-                if is_end && is_accepted {
-                    self.accepted = Some(fence);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// The cursor moves forward, or not at all.
-    pub(super) fn moved(before: &Record, after: &Record) -> Result<(), String> {
-        let at = |record: &Record| record.cursor.map(|next| next.scheduled_at);
-        match (at(before), at(after)) {
-            (Some(from), Some(to)) if to < from => Err(format!("the cursor moved back to {to}")),
-            (None, Some(to)) => Err(format!("the schedule had ended, and goes on at {to}")),
-            _ => Ok(()),
-        }
-    }
-
-    /// The history gets an entry.
-    pub(super) fn entered(
-        &mut self,
-        entry: &HistoryEntry,
-        setting: &Setting,
-        was_edited: bool,
-        after: Option<&Record>,
-        now: Time,
-    ) -> Result<(), String> {
-        if !entry.is_final() {
+        if held == Some(*fence) {
             return Ok(());
         }
-        if entry.occurrence.trigger.is_some() {
-            return self.ended(TRIGGER, &entry.outcome);
+        let place = place_of(occurrence);
+        let pause = record.and_then(|record| record.paused.as_ref());
+        let is_open = place.is_some_and(|place| self.accounts[place] == Account::Open);
+        must(*fence > self.fence, "a fence was granted that was not the highest")?;
+        must(claim.fence >= self.fence, "a claim was granted that was made before the last one")?;
+        let is_paused = pause.is_some_and(|pause| pause.lasts(step.now));
+        must(!is_paused || place == Some(TRIGGER), "a paused schedule was claimed")?;
+        must(self.holder.is_none(), "a claim was granted beside a lease that lasts")?;
+        must(is_open, "an occurrence was claimed that is not due, or has ended")?;
+        self.fence = *fence;
+        self.hold(*fence, *until);
+        Ok(())
+    }
+
+    fn extended(&mut self, fence: i64, reply: &Reply) -> Checked {
+        let Some(until) = reply.extended() else { return Ok(()) };
+        must(!self.is_outdated(fence), "the lease of an outdated run was extended")?;
+        self.hold(fence, until);
+        Ok(())
+    }
+
+    fn ended(&mut self, fence: i64, reply: &Reply) -> Checked {
+        let is_repeated = self.accepted == Some(fence);
+        if *reply == Reply::Accepted {
+            must(
+                is_repeated || !self.is_outdated(fence),
+                "the end of an outdated run was accepted",
+            )?;
+            self.accepted = Some(fence);
+            self.holder.take_if(|(held, _)| *held == fence);
+            return Ok(());
         }
+        let is_cancelled = matches!(reply, Reply::CancelRequested(_));
+        let is_held = self.holder.is_some_and(|(held, _)| held == fence);
+        must(!is_repeated, "an end that was accepted was refused when it was repeated")?;
+        must(!is_held || is_cancelled, "an end was refused while the lease lasts")
+    }
+
+    fn is_outdated(&self, fence: i64) -> bool {
+        self.policy != Policy::Overlapping && fence < self.fence
+    }
+
+    fn hold(&mut self, fence: i64, until: Time) {
+        self.holder = (self.policy != Policy::Overlapping).then_some((fence, until));
+    }
+
+    /// The history gets an entry. Each occurrence has one end. A run that overlaps may end or be released after it
+    /// was recorded as lost, which replaces its loss.
+    fn entered(&mut self, entry: &HistoryEntry) -> Checked {
         let first = entry.occurrence.scheduled_at;
-        let mut last = entry.last.unwrap_or(first);
-        if entry.attempt == 0 && entry.count.is_none() {
-            // Nobody can count them: all up to now that the new schedule does not begin with.
-            let cursor = after.and_then(|record| record.cursor).map(|next| next.scheduled_at);
-            last =
-                cursor.map_or(now, |cursor| now.min(cursor - chrono::TimeDelta::milliseconds(1)));
-            last = last.max(first);
-        }
-        for (i, seconds) in INSTANTS.into_iter().enumerate() {
-            let at = time(seconds);
-            if at >= first && at <= last && (at == first || setting.has(at, was_edited)) {
-                self.ended(i, &entry.outcome)?;
+        let range = first..=entry.last.unwrap_or(first);
+        let is_trigger = entry.occurrence.trigger.is_some();
+        let places = instants().filter(|(_, at)| !is_trigger && range.contains(at));
+        let places = places.map(|(place, _)| place).chain(is_trigger.then_some(TRIGGER));
+        let is_lost = entry.outcome == Outcome::Lost;
+        for place in places {
+            let account = &mut self.accounts[place];
+            if *account == Account::Lost && self.policy == Policy::Overlapping && !is_lost {
+                *account = Account::Open;
+            }
+            if entry.is_final() {
+                must(*account == Account::Open, "an occurrence has two ends")?;
+                *account = if is_lost { Account::Lost } else { Account::Ended };
             }
         }
         Ok(())
-    }
-
-    fn ended(&mut self, i: usize, outcome: &Outcome) -> Result<(), String> {
-        let is_loss = *outcome == Outcome::Lost;
-        if self.lost[i] && !is_loss {
-            self.lost[i] = false;
-            return Ok(());
-        }
-        self.ended[i] += 1;
-        self.lost[i] |= is_loss;
-        match self.ended[i] {
-            1 => Ok(()),
-            _ => Err(format!("occurrence {i} has two ends, the second is {outcome:?}")),
-        }
     }
 
     /// The code of a run begins.
-    pub(super) fn begins(
-        &mut self,
-        claimed: &Claimed,
-        on_expiry: OnExpiry,
-        incarnation: i64,
-    ) -> Result<(), String> {
-        if on_expiry == OnExpiry::Retry || claimed.incarnation != incarnation {
-            return Ok(());
-        }
-        let begun = &mut self.begun[index(&claimed.occurrence)];
-        *begun += 1;
-        match *begun {
-            1 => Ok(()),
-            _ => Err(format!("{:?} has begun twice, at most once", claimed.occurrence)),
-        }
+    pub(super) fn begins(&mut self, place: usize) -> Checked {
+        let again = std::mem::replace(&mut self.begun[place], true);
+        must(!again || self.policy == Policy::AtLeastOnce, "a run has begun twice, at most once")
     }
 
-    /// When no work is left, each instant that the definition of its time has is accounted for.
-    pub(super) fn close(&self, setting: &Setting) -> Result<(), String> {
-        for (i, seconds) in INSTANTS.into_iter().enumerate() {
-            let at = time(seconds);
-            let was_edited = self.edited.is_some_and(|tick| at > time(i64::from(tick) * 10));
-            let is_due = at > time(i64::from(self.created) * 10) && setting.has(at, was_edited);
-            if is_due && self.ended[i] == 0 {
-                return Err(format!("nothing is left to do, and {seconds} has no end"));
-            }
-        }
-        match self.triggered && self.ended[TRIGGER] == 0 {
-            true => Err("nothing is left to do, and the trigger has no end".into()),
-            false => Ok(()),
-        }
+    /// Time has passed.
+    pub(super) fn pass(&mut self, now: Time) {
+        self.holder.take_if(|(_, until)| *until <= now);
+    }
+
+    /// No work is left.
+    pub(super) fn close(&self) -> Checked {
+        let is_open = self.accounts.contains(&Account::Open);
+        must(!is_open, "nothing is left to do, and an occurrence has no end")
     }
 }

@@ -6,9 +6,11 @@
 //! product has and the model then lacks, and each of them must be found.
 
 mod books;
+mod defects;
 mod job;
 mod outbox;
 mod report;
+mod store;
 mod world;
 
 use report::{breaks, holds};
