@@ -149,8 +149,8 @@ impl Books {
         self.holder = (self.policy != Policy::Overlapping).then_some((fence, until));
     }
 
-    /// The history gets an entry. Each occurrence has one end. A run that overlaps may end or be released after it
-    /// was recorded as lost, which replaces its loss.
+    /// The history gets an entry. Each occurrence has one end. A run that overlaps may be extended, end or be released
+    /// after it was recorded as lost: what becomes of it then replaces its loss, another loss too.
     fn entered(&mut self, entry: &HistoryEntry) -> Checked {
         let first = entry.occurrence.scheduled_at;
         let range = first..=entry.last.unwrap_or(first);
@@ -160,7 +160,7 @@ impl Books {
         let is_lost = entry.outcome == Outcome::Lost;
         for place in places {
             let account = &mut self.accounts[place];
-            if *account == Account::Lost && self.policy == Policy::Overlapping && !is_lost {
+            if *account == Account::Lost && self.policy == Policy::Overlapping {
                 *account = Account::Open;
             }
             if entry.is_final() {
