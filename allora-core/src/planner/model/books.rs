@@ -1,4 +1,4 @@
-//! What must be true of every step of the record, kept beside it: what was granted, and what has ended.
+//! The rules that every step of the record must keep, checked beside it by its grants and its ends.
 
 use super::{
     job::{Policy, TRIGGER, instants, place_of},

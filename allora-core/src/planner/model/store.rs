@@ -93,7 +93,7 @@ impl Store {
         self.requests.number(sent)
     }
 
-    /// What a node or a client reads; `None` without a job.
+    /// The record as a node or a client reads it; `None` without a job.
     pub(super) fn read(&self, slot: Slot, ticks: u8) -> Option<JobState> {
         let mut record = self.record(slot).cloned();
         apply_at(&mut record, Action::Read, after(ticks)).0.unwrap().state()
