@@ -8,6 +8,7 @@
 mod books;
 mod defects;
 mod job;
+#[cfg(feature = "codec")]
 mod outbox;
 mod report;
 mod store;
