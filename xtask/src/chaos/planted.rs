@@ -17,7 +17,7 @@ const DEFECTS: [(&str, &str); 10] = [
     ("stale-ends", "StaleEnd"),
     ("forgotten-ends", "FinishedTwice"),
     ("short-leases", "LeasesOverlap"),
-    ("unwritten-claims", "NotTaken"),
+    ("unwritten-claims", "Duplicate"),
     ("wide-keys", "LeasesOverlap"),
     ("skipped-occurrences", "Gap"),
     ("repeated-at-most-once", "LeasesOverlap"),
