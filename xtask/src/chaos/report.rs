@@ -106,13 +106,15 @@ fn text(results: &[Value]) -> String {
          must have run, or be recorded as cut off, left out or missed, and none may have run twice.\n\n\
          Servers and workers of several stores shared a machine with {} processors, which they kept busy: the lateness is\n\
          also that of the machine.\n\n\
-         In all: {} occurrences due, {} run twice, {} lost.\n\n\
+         In all: {} occurrences due, {} run twice, {} lost. {} findings are explained by a store that was emptied, or by its\n\
+         clock that was set, and counted apart: what was in an emptied store is gone with it.\n\n\
          | store | runs | occurrences | twice | lost | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
          |---|---|---|---|---|---|---|---|---|---|---|\n",
         thread::available_parallelism().map_or(1, usize::from),
         all("due"),
         all("twice"),
         all("lost"),
+        all("excused"),
     );
     let mut stores: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for result in results {
