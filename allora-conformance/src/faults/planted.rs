@@ -71,7 +71,7 @@ impl Planted {
         Self::ALL.into_iter().find(|(planted, _)| *planted == self).map_or("", |(_, name)| name)
     }
 
-    /// The one of this name.
+    /// Finds a defect by its name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(_, one)| *one == name).map(|(planted, _)| planted)
     }

@@ -39,7 +39,7 @@ impl Disk {
 
     /// Leaves no room. When this returns, nothing can be written.
     pub(crate) fn fill(&self) -> Outcome {
-        // Between the two somebody may write, and a busy machine takes its time.
+        // A server may write between the two steps, and on a busy machine they take their time.
         for _ in 0..500 {
             let mut used = Command::new("df");
             used.args(["-k", "--output=used"]).arg(&self.0);

@@ -74,7 +74,7 @@ impl Excuses {
             Violation::Duplicate { job, occurrence, .. }
             | Violation::FinishedTwice { job, occurrence }
             | Violation::WentBack { job, to: occurrence, .. } => {
-                // What ran ahead of its time is not known to the next store.
+                // An emptied store has forgotten the runs that came ahead of their time.
                 (!is_once(job) || is_set) && was_emptied(*occurrence)
             }
             // A fence is the time of the claim, in microseconds.

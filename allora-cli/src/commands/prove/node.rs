@@ -118,7 +118,7 @@ pub(super) fn history(entries: u64) -> HistoryOptions {
     }
 }
 
-/// The defect of this name.
+/// Reads the name of a defect.
 pub(super) fn planted(name: &str) -> Result<Planted, String> {
     let names = || Planted::ALL.map(|(_, name)| name).join(", ");
     Planted::named(name).ok_or_else(|| format!("the defects are {}", names()))
