@@ -6,8 +6,8 @@ use super::{
     markdown::{self, few_percent, milliseconds, multiple, number, or_dash, percent, rate},
     plan::{BURSTS, LISTED, MAIN, NODES, ONE_AND_FOUR, OTHERS, SCHEDULERS, TIMERS},
     tables::{
-        ADDED_ONE_BY_ONE, FAILED_CLAIMS, LATEST, PAGE, STARTED, SYNC, killed_key, late_key,
-        lists_key, name, part_of_the_rate, peer_key, stored_key, timer_key, worker_key,
+        ADDED_ONE_BY_ONE, FAILED_CLAIMS, LATEST, PAGE, STARTED, SYNC, efficiency, killed_key,
+        late_key, lists_key, name, part_of_the_rate, peer_key, stored_key, timer_key, worker_key,
     },
 };
 
@@ -84,6 +84,11 @@ fn all(facts: &Facts, figures: &Figures) -> Vec<Target> {
         }
     }
     for store in MAIN {
+        for (words, nodes, least) in [("one node", 1, 0.85), ("four nodes", 4, 0.9)] {
+            let key = worker_key(store, nodes, facts.size.sustained);
+            let what = format!("{}: efficiency of {words}, sustained", name(store));
+            targets.push(Target::least(what, least, efficiency(facts, figures, &key), percent));
+        }
         let most = facts.size.most_stored();
         let result = part_of_the_rate(figures, store, most);
         let what = format!("{}: rate with {} others", name(store), number(most as f64));
@@ -263,8 +268,8 @@ mod tests {
                 let numbers = NAMES.map(|name| (name.to_owned(), 1.0)).into();
                 figures.add_numbers(&cell.key(), numbers);
             }
-            let facts =
-                Facts { size, rounds: 1, machine: Value::Null, servers: Value::Null, load: 0.0 };
+            let machine = serde_json::json!({ "cores": 2 });
+            let facts = Facts { size, rounds: 1, machine, servers: Value::Null, load: 0.0 };
             let table = super::table(&facts, &figures);
             assert!(!table.contains("not measured"), "{table}");
             assert!(!super::table(&facts, &Figures::default()).contains("reached"));
