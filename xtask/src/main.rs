@@ -15,6 +15,7 @@ mod lines;
 mod model;
 mod package;
 mod publish;
+mod release;
 mod screenshots;
 mod services;
 mod sim;
@@ -65,6 +66,7 @@ cargo xtask COMMAND
                  (default: 1000); a seed that fails is made small and can be replayed alone
   model          every state of the models of a record, of runs after other jobs, and of the
                  quorum; minutes
+  release        the command, optimised, with the list of its packages for `cargo audit bin`
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -129,6 +131,7 @@ fn run(args: &[String]) -> Outcome {
         "model" => none(rest).and_then(|()| model::run()),
         "sim" => sim::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
+        "release" => none(rest).and_then(|()| release::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
         "deny" => deny::run(rest),
         "fuzz" => fuzz::run(rest),
