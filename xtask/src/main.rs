@@ -64,6 +64,7 @@ cargo xtask COMMAND
   sim [--hours N] [--seed S]
                  simulated clusters in which much goes wrong, until N hours of them have passed
                  (default: 1000); a seed that fails is made small and can be replayed alone
+                 --seed   the first; worlds from 4294967296 on have a crowd of jobs (default: 0)
   model          every state of the models of a record, of runs after other jobs, and of the
                  quorum; minutes
   release        the command, optimised, with the list of its packages for `cargo audit bin`

@@ -10,7 +10,7 @@ mod chains;
 mod scenario;
 mod shrink;
 
-use scenario::{Totals, play};
+use scenario::{CROWDED, Totals, play};
 use shrink::Cut;
 use std::{
     env, fs,
@@ -122,6 +122,11 @@ fn seed() -> u64 {
 #[test]
 fn one_seed() {
     play(seed(), &Cut::of_environment());
+}
+
+#[test]
+fn a_crowd_shares_requests_and_its_books_balance() {
+    play(CROWDED, &Cut::NOTHING);
 }
 
 #[test]

@@ -138,6 +138,14 @@ impl Swarm {
     }
 }
 
+/// Worlds of seeds from this one have a crowd of jobs, which share requests and claims.
+pub(super) const CROWDED: u64 = 1 << 32;
+
+/// The jobs of a crowd, besides those that every world has, and the number of the first: no name of a kind begins
+/// as another one does.
+const CROWD: u64 = 100;
+const FIRST: u64 = 400;
+
 /// The world of this seed, without what is cut from it.
 pub(super) fn play(seed: u64, cut: &Cut) -> Played {
     let dice = &mut Dice::new(seed);
@@ -150,10 +158,16 @@ pub(super) fn play(seed: u64, cut: &Cut) -> Played {
     };
     let lab = Lab::starting(Sim::starting_at(seed, start.parse().unwrap()));
     let mut plans: Vec<Plan> = (0..1 + dice.below(4)).map(|n| Plan::drawn(n, dice)).collect();
+    let mut slots = dice.pick(&[1, 2, 3, 100]);
+    if seed >= CROWDED {
+        plans.extend((FIRST..FIRST + CROWD).map(|n| Plan::drawn(n, dice)));
+        // No run keeps the others from their places for long.
+        plans.iter_mut().for_each(Plan::be_short);
+        slots = 1_000;
+    }
     plans.truncate(cut.jobs);
     let (members, seen, deleted) = Default::default();
     let mut world = World { lab, plans, members, swarm, seen, deleted };
-    let slots = dice.pick(&[1, 2, 3, 100]);
     world.stock();
     world.join(dice, slots);
     world.join(dice, slots);
@@ -213,6 +227,11 @@ impl Plan {
             panics: dice.pick(&[0, 0, 1]),
             blocks: dice.one_in(5),
         }
+    }
+
+    fn be_short(&mut self) {
+        self.takes = self.takes.min(ms(300));
+        self.blocks = false;
     }
 
     /// The longest time for which an occurrence is attempted if its runs fail: the attempts and the
