@@ -42,10 +42,9 @@ cargo xtask COMMAND
   lines          the lines of product code of each package
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
-  fuzz [TARGET..] [--minutes N] [--write]
+  fuzz [TARGET..] [--minutes N] [--seconds N]
                  the parsers of foreign text under libFuzzer; fuzz/README.md has the targets
                  --minutes  for each target (default: 5)
-                 --write    the figures into fuzz/README.md
   deny [--advisories]
                  the licences, sources and versions of all dependencies, by deny.toml
                  --advisories  known weaknesses as well, from the network
