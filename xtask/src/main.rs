@@ -13,6 +13,7 @@ mod disk;
 mod fuzz;
 mod lines;
 mod model;
+mod mutants;
 mod package;
 mod publish;
 mod release;
@@ -66,6 +67,10 @@ cargo xtask COMMAND
   model          every state of the models of a record, of runs after other jobs, and of the
                  quorum; minutes
   release        the command, optimised, with the list of its packages for `cargo audit bin`
+  mutants [OPTION..]
+                 the code that decides what runs, changed in one place at a time: a unit test must
+                 fail; days for all 5000, so with options of cargo-mutants: --shard 1/100 for every
+                 hundredth, -F record/claim for a file
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -129,6 +134,7 @@ fn run(args: &[String]) -> Outcome {
         "versions" => none(rest).and_then(|()| versions::run()),
         "model" => none(rest).and_then(|()| model::run()),
         "sim" => sim::run(rest),
+        "mutants" => mutants::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "release" => none(rest).and_then(|()| release::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),

@@ -3,7 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{root, target},
-    fuzz, model,
+    fuzz, model, mutants,
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt::Write, fs, thread};
@@ -53,7 +53,8 @@ pub(super) fn write() -> Outcome {
     let written = text(&results)
         + &simulated(&results_of("sim")?)
         + &model::section(&model::results())
-        + &fuzz::section(&results_of("fuzz")?);
+        + &fuzz::section(&results_of("fuzz")?)
+        + &mutants::section(&results_of("mutants")?);
     fs::write(&page, written).map_err(|cause| super::cannot(&page, &cause))
 }
 
