@@ -13,6 +13,7 @@ mod disk;
 mod fuzz;
 mod lines;
 mod model;
+mod mutants;
 mod package;
 mod publish;
 mod release;
@@ -42,10 +43,9 @@ cargo xtask COMMAND
   lines          the lines of product code of each package
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
-  fuzz [TARGET..] [--minutes N] [--write]
+  fuzz [TARGET..] [--minutes N] [--seconds N]
                  the parsers of foreign text under libFuzzer; fuzz/README.md has the targets
                  --minutes  for each target (default: 5)
-                 --write    the figures into fuzz/README.md
   deny [--advisories]
                  the licences, sources and versions of all dependencies, by deny.toml
                  --advisories  known weaknesses as well, from the network
@@ -68,6 +68,10 @@ cargo xtask COMMAND
   model          every state of the models of a record, of runs after other jobs, and of the
                  quorum; minutes
   release        the command, optimised, with the list of its packages for `cargo audit bin`
+  mutants [OPTION..]
+                 the code that decides what runs, changed in one place at a time: a unit test must
+                 fail; days for all 5000, so with options of cargo-mutants: --shard 1/100 for every
+                 hundredth, -F record/claim for a file
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -131,6 +135,7 @@ fn run(args: &[String]) -> Outcome {
         "versions" => none(rest).and_then(|()| versions::run()),
         "model" => none(rest).and_then(|()| model::run()),
         "sim" => sim::run(rest),
+        "mutants" => mutants::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "release" => none(rest).and_then(|()| release::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),

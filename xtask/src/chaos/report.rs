@@ -3,7 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{root, target},
-    model,
+    fuzz, model, mutants,
 };
 use serde_json::Value;
 use std::{
@@ -107,8 +107,11 @@ pub(super) fn write() -> Outcome {
     }
     results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
     let page = root().join("RELIABILITY.md");
-    let models = model::section(&model::results());
-    let written = text(&results) + &simulated(&results_of("sim")?) + &models;
+    let written = text(&results)
+        + &simulated(&results_of("sim")?)
+        + &model::section(&model::results())
+        + &fuzz::section(&results_of("fuzz")?)
+        + &mutants::section(&results_of("mutants")?);
     fs::write(&page, written).map_err(|cause| super::cannot(&page, &cause))
 }
 
