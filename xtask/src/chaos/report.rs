@@ -168,8 +168,8 @@ fn text(results: &[Value]) -> String {
          also that of the machine.\n\n\
          In all: {} occurrences due, {} run twice, {} lost. {} findings are explained by a store that was emptied, or by its\n\
          clock that was set, and counted apart: what was in an emptied store is gone with it.\n\n\
-         | store | runs | occurrences | twice | lost | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n",
+         | store | runs | occurrences | twice | lost | explained | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
         thread::available_parallelism().map_or(1, usize::from),
         all("due"),
         all("twice"),
@@ -200,11 +200,12 @@ fn text(results: &[Value]) -> String {
             .count();
         let _ = writeln!(
             page,
-            "| {store} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {marks} | {} |",
+            "| {store} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {marks} | {} |",
             results.len(),
             sum("due"),
             sum("twice"),
             sum("lost"),
+            sum("excused"),
             sum("cut_off"),
             sum("taken_over"),
             late("p99").unwrap_or(0),
@@ -260,7 +261,7 @@ mod tests {
         assert!(page.contains("200 occurrences due, 1 run twice, 0 lost."), "{page}");
         assert!(
             page.contains(
-                "| redis | 2 | 200 | 1 | 0 | 4 | 6 | 5 ms | 9 ms | 2 | frozen 2, killed 2 |"
+                "| redis | 2 | 200 | 1 | 0 | 0 | 4 | 6 | 5 ms | 9 ms | 2 | frozen 2, killed 2 |"
             ),
             "{page}"
         );
