@@ -40,22 +40,37 @@ pub fn seeds() -> Vec<u64> {
 /// # Panics
 /// Where they disagree, with the seed and the batch; if a call fails.
 pub async fn walk(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
-    let mut walk = Walk {
-        random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
-        now_us: 1_700_000_000_000_000,
-        fences: Vec::new(),
-        claims: vec![1],
-        is_usual: seed.is_multiple_of(2),
-    };
-    for turn in 0..300 {
-        walk.now_us += [0, 1, 700, 1_500_000, 30_000_000][walk.random.below(5)];
-        if turn % 3 == 0 {
-            // Up to the very instant at which something is due.
-            let due = all(theirs).await.iter().filter_map(|state| state.due_at).min();
-            let soon = due.map_or(0, |due| due.timestamp_micros());
-            walk.now_us = walk.now_us.max(soon.min(walk.now_us + 60_000_000));
-        }
-        let observed = walk.turn(ours, theirs).await;
+    let walk = compare(Walk::new(seed, 1_700_000_000_000_000), 300, ours, theirs).await;
+    assert!(walk.fences.len() > 20, "the walk claimed next to nothing");
+}
+
+/// As [`walk`], on two stores that have the same records, history and changes, two days later.
+///
+/// # Panics
+/// As [`walk`].
+pub async fn go_on(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
+    compare(Walk::new(seed, 1_700_172_800_000_000), 60, ours, theirs).await;
+}
+
+/// Walks on one store.
+pub(crate) async fn fill(store: &dyn Backend, turns: u32) {
+    let mut walk = Walk::new(1, 1_700_000_000_000_000);
+    for turn in 0..turns {
+        walk.wait(turn, store).await;
+        walk.turn(None, store).await;
+    }
+}
+
+/// The names of jobs and keys that walks use.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().chain(KEYS).copied()
+}
+
+async fn compare(mut walk: Walk, turns: u32, ours: &dyn Backend, theirs: &dyn Backend) -> Walk {
+    let seed = walk.seed;
+    for turn in 0..turns {
+        walk.wait(turn, theirs).await;
+        let observed = walk.turn(Some(ours), theirs).await;
         let case = format!("ALLORA_SEED={seed}, turn {turn}: {}", observed.batch);
         assert_eq!(observed.ours, observed.theirs, "{case}");
         assert_eq!(all(ours).await, all(theirs).await, "states after {case}");
@@ -70,7 +85,7 @@ pub async fn walk(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
             );
         }
     }
-    assert!(walk.fences.len() > 20, "the walk claimed next to nothing");
+    walk
 }
 
 fn queries(backend: &dyn Backend) -> &dyn Queries {
@@ -118,6 +133,7 @@ struct Observed {
 }
 
 struct Walk {
+    seed: u64,
     random: Random,
     now_us: i64,
     fences: Vec<(String, i64)>,
@@ -133,13 +149,34 @@ struct Borrowed {
 }
 
 impl Walk {
+    fn new(seed: u64, now_us: i64) -> Self {
+        Self {
+            seed,
+            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            now_us,
+            fences: Vec::new(),
+            claims: vec![1],
+            is_usual: seed.is_multiple_of(2),
+        }
+    }
+
+    async fn wait(&mut self, turn: u32, store: &dyn Backend) {
+        self.now_us += [0, 1, 700, 1_500_000, 30_000_000][self.random.below(5)];
+        if turn.is_multiple_of(3) {
+            // Up to the very instant at which something is due.
+            let due = all(store).await.iter().filter_map(|state| state.due_at).min();
+            let soon = due.map_or(0, |due| due.timestamp_micros());
+            self.now_us = self.now_us.max(soon.min(self.now_us + 60_000_000));
+        }
+    }
+
     /// Now and then; on a usual walk seldom.
     fn seldom(&mut self) -> bool {
         !self.is_usual || self.random.below(8) == 0
     }
 
     /// One batch of any operations. Mostly each is on a job of its own, as nodes send them.
-    async fn turn(&mut self, ours: &dyn Backend, theirs: &dyn Backend) -> Observed {
+    async fn turn(&mut self, ours: Option<&dyn Backend>, theirs: &dyn Backend) -> Observed {
         let states = all(theirs).await;
         let (node, names) = match self.random.below(9) {
             0 => (OPERATOR, vec![self.name().to_owned()]),
@@ -176,7 +213,10 @@ impl Walk {
             operations.push(operation.by(author));
         }
         let batch = Batch::new(node, TimeSource::Fixed(self.now()), &operations);
-        let a = ours.reschedule(batch).await.unwrap();
+        let a = match ours {
+            Some(ours) => shown(ours.reschedule(batch).await.unwrap()),
+            None => String::new(),
+        };
         let b = theirs.reschedule(batch).await.unwrap();
         for (operation, reply) in operations.iter().zip(&b.replies) {
             if let Ok(Reply::Claimed(claimed)) = reply
@@ -185,7 +225,7 @@ impl Walk {
                 self.fences.push((operation.name.to_owned(), claimed.fence));
             }
         }
-        Observed { batch: format!("{batch:?}"), ours: shown(a), theirs: shown(b) }
+        Observed { batch: format!("{batch:?}"), ours: a, theirs: shown(b) }
     }
 
     /// Some of the names, in any order; now and then one of them twice.
