@@ -84,6 +84,7 @@ mod days_work;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod differential;
 pub mod environment;
+pub mod explore;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod faults;
 mod fixture;

@@ -10,7 +10,6 @@ use crate::{
 use allora_core::{Error, ErrorKind, Result, store::Layout};
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 mod tests;
 
 const OP: &str = "connect";
@@ -176,7 +175,7 @@ impl Client {
             if let Some(text) = flavour.impatient() {
                 conn.script(sql(text)).await?;
             }
-            return self.make_next(conn, version + 1, next).await.map(Migrated::Until);
+            return self.make_next(conn, version + 1, next).await;
         }
         // What was dropped by hand, and can be made again without a loss of records.
         conn.script(self.dialect.history_table()).await?;
@@ -187,19 +186,24 @@ impl Client {
     }
 
     /// The next step to this version, or its number if no step is left. A node that begins anew repeats
-    /// the steps of one that was killed.
+    /// the steps of one that was killed. A server that has not kept the number ends it: the caller reads the
+    /// version again.
     async fn make_next(
         &self,
         conn: &mut dyn Conn,
         version: i64,
         next: &Next,
-    ) -> sqlx::Result<Next> {
+    ) -> sqlx::Result<Migrated> {
         let step = if next.version == version { next.step } else { 0 };
-        match self.dialect.migration(version).into_iter().nth(step) {
+        let steps = self.dialect.migration(version);
+        if step > steps.len() {
+            return Ok(Migrated::All);
+        }
+        match steps.into_iter().nth(step) {
             Some(now) => self.make(conn, now).await?,
             None => self.put_version(conn, version).await?,
         }
-        Ok(Next { version, step: step + 1 })
+        Ok(Migrated::Until(Next { version, step: step + 1 }))
     }
 
     async fn put_version(&self, conn: &mut dyn Conn, version: i64) -> sqlx::Result<()> {

@@ -12,6 +12,7 @@ mod deny;
 mod disk;
 mod fuzz;
 mod lines;
+mod model;
 mod package;
 mod publish;
 mod screenshots;
@@ -47,18 +48,22 @@ cargo xtask COMMAND
   deny [--advisories]
                  the licences, sources and versions of all dependencies, by deny.toml
                  --advisories  known weaknesses as well, from the network
-  chaos --store STORE,.. [--minutes N] [--rate N] [--seed S] [--debug]
+  chaos --store STORE,.. [--minutes N] [--rate N] [--seed S] [--debug] [--short]
                  `allora prove` on private servers that are killed, frozen, restarted and failed
-                 over meanwhile; fails if something ran twice or was lost, or a fault did not happen
+                 over, emptied, without room on their disks (as root) and with clocks that are set;
+                 fails if something ran twice or was lost, or a fault did not happen
                  --store   sqlite, postgres, pgbouncer, mysql, redis, redis-sentinel, etcd,
                            etcd-cluster, or each, all at the same time
                  --minutes (default: 5)
                  --rate    occurrences each second (default: 50)
                  --debug   the build of the tests, as `ci` has it
+                 --short   only killed, frozen, restarted and failed over, as `ci` has it
   chaos report   writes RELIABILITY.md from the results in the target folder
   sim [--hours N] [--seed S]
                  simulated clusters in which much goes wrong, until N hours of them have passed
                  (default: 1000); a seed that fails is made small and can be replayed alone
+  model          every state of the models of a record, of runs after other jobs, and of the
+                 quorum; minutes
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -120,6 +125,7 @@ fn run(args: &[String]) -> Outcome {
         "test" => test::run(&test::Request::parse(rest)?).end(),
         "services" => services::run(rest),
         "versions" => none(rest).and_then(|()| versions::run()),
+        "model" => none(rest).and_then(|()| model::run()),
         "sim" => sim::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
@@ -170,6 +176,7 @@ mod tests {
             "bench compare",
             "chaos",
             "sim --hours many",
+            "model all",
         ] {
             assert!(matches!(run(&words(line)), Err(Failure::Usage(_))), "{line}");
         }

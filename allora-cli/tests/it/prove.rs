@@ -38,7 +38,7 @@ fn a_store_holds_while_workers_die_and_nothing_of_the_trial_stays() {
         "--minutes",
         "0.3",
         "--rate",
-        "20",
+        "14",
         "--seed",
         "1",
         "--without-cases",

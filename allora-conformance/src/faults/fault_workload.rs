@@ -1,13 +1,14 @@
 //! The jobs that the nodes of one test share, of each delivery as many, and what was written down of
 //! them.
 
-use super::{Log, RecordingBackend, wall};
-use crate::history::{self, Claims, Event, Invariant, Violation, What, check};
+use super::{Acknowledged, Log, RecordingBackend, mixed, wall};
+use crate::history::{self, Claims, Event, Invariant, Violation, What, booked, check};
 use allora_core::{
-    Backend, CatchUp, Run, Runtime, Scheduler, SchedulerBuilder, backend::HistoryEntry, every, job,
+    Backend, CatchUp, Result, Run, Runtime, Scheduler, SchedulerBuilder, Schedules,
+    backend::HistoryEntry, every, job, schedule::Every,
 };
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     fs::{self, File},
     io::BufReader,
     path::{Path, PathBuf},
@@ -26,12 +27,14 @@ pub struct FaultWorkload {
     path: PathBuf,
     period: Duration,
     pairs: usize,
+    is_mixed: bool,
+    release: u32,
 }
 
 impl FaultWorkload {
     /// In this file and one beside it, of two jobs with so long between two occurrences.
     pub fn new(path: impl Into<PathBuf>, period: Duration) -> Self {
-        Self { path: path.into(), period, pairs: 1 }
+        Self { path: path.into(), period, pairs: 1, is_mixed: false, release: 0 }
     }
 
     /// Sets the number of jobs of each delivery. Default: 1.
@@ -39,6 +42,64 @@ impl FaultWorkload {
     pub fn pairs(mut self, pairs: usize) -> Self {
         self.pairs = pairs;
         self
+    }
+
+    /// Adds jobs of other kinds, and makes every second pair stored schedules: for stores that keep these. The
+    /// [store](Self::store) must have them.
+    #[must_use]
+    pub fn mixed(mut self) -> Self {
+        self.is_mixed = true;
+        self
+    }
+
+    /// Sets the number of the release whose code these jobs are: each has other definitions. Default: 0.
+    #[must_use]
+    pub fn release(mut self, release: u32) -> Self {
+        self.release = release;
+        self
+    }
+
+    /// There are jobs of other kinds.
+    pub fn is_mixed(&self) -> bool {
+        self.is_mixed
+    }
+
+    /// Adds what is stored to a new store, or to one that was emptied. Its runs are believed to live for `lease`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cancel safety
+    /// A dropped call has added some of it; the next one adds the rest.
+    pub async fn store(&self, schedules: &Schedules, lease: Duration) -> Result {
+        let plain = self.stored_names().map(|(name, spread)| {
+            let is_once = is_once(&name);
+            (name, spread, is_once)
+        });
+        mixed::store(schedules, self.period, lease, plain).await
+    }
+
+    /// The pairs that are stored schedules, with their schedules.
+    fn stored_names(&self) -> impl Iterator<Item = (String, Every)> {
+        self.scheduled()
+            .filter(|(number, ..)| self.is_stored(*number))
+            .map(|(_, name, spread)| (name, spread))
+    }
+
+    fn is_stored(&self, number: u32) -> bool {
+        self.is_mixed && number / 2 % 2 == 1
+    }
+
+    /// Each of the pairs' jobs, with its number.
+    fn scheduled(&self) -> impl Iterator<Item = (u32, String, Every)> {
+        // Spread over the period, so that a fault at any time meets some runs.
+        let pairs = u32::try_from(self.pairs).unwrap_or(u32::MAX).max(1);
+        let spread = move |number| {
+            // Texts of schedules have whole milliseconds.
+            let phase = self.period * (number / 2) / pairs;
+            every(self.period).phase(Duration::from_millis(phase.as_millis() as u64))
+        };
+        self.names().zip(0..).map(move |(name, number)| (number, name, spread(number)))
     }
 
     /// The names of the jobs: [`LEAST`], [`ONCE`], and these with a number behind them.
@@ -77,7 +138,8 @@ impl FaultWorkload {
             async move |run: Run| {
                 let occurrence = run.scheduled_at().timestamp_millis();
                 let what = What::Start { occurrence, fence: run.fence() };
-                log.write(run.name(), run.node(), wall(), what);
+                let job = booked(run.name(), run.trigger());
+                log.write(&job, run.node(), wall(), what);
                 runtime.sleep_until(runtime.now() + work).await;
             }
         };
@@ -87,11 +149,15 @@ impl FaultWorkload {
             .lost_after(lease)
             .poll_interval(Duration::from_millis(500))
             .on_event(move |event| reports.report(event));
-        self.names().zip(0..).fold(builder, |builder, (name, number): (_, u32)| {
-            // Spread over the period, so that a fault at any time meets some runs.
-            let pairs = u32::try_from(self.pairs).unwrap_or(u32::MAX).max(1);
-            let spread = every(self.period).phase(self.period / pairs * (number / 2));
-            let one = job(spread, work.clone()).catch_up(all);
+        let builder = match self.is_mixed {
+            true => mixed::add(builder, self.period, lease, work.clone()),
+            false => builder,
+        };
+        let of_code = self.scheduled().filter(|(number, ..)| !self.is_stored(*number));
+        // No run takes that long: the definitions differ, and nothing else.
+        let timeout = Duration::from_secs(60 + u64::from(self.release));
+        of_code.fold(builder, |builder, (_, name, spread)| {
+            let one = job(spread, work.clone()).catch_up(all).timeout(timeout);
             let one = if is_once(&name) { one } else { one.at_least_once(lease) };
             builder.add(name, one)
         })
@@ -171,6 +237,50 @@ impl FaultWorkload {
         self.checked(log, job, past, Some(until))
     }
 
+    /// The violations of all jobs, by what the store has recorded of them. Each job must have an account up to
+    /// the last occurrence that it is given here; what has none here is new, and may still be under way.
+    pub fn all_violations(
+        &self,
+        log: &[Event],
+        past: &[HistoryEntry],
+        acknowledged: &[Acknowledged],
+        until: &BTreeMap<String, i64>,
+    ) -> Vec<Violation> {
+        let (mut jobs, past) = (mixed::by_job(log), mixed::entries_by_job(past));
+        for (job, past) in &past {
+            let own = jobs.entry(job.clone()).or_default();
+            let more = history::merge_store_history(own, job, past);
+            own.extend(more);
+        }
+        let each =
+            jobs.iter().flat_map(|(job, log)| self.checked(log, job, &[], until.get(job).copied()));
+        let mut found: Vec<Violation> = each.collect();
+        if self.is_mixed {
+            found.extend(mixed::check(&jobs, acknowledged, until));
+        }
+        found
+    }
+
+    /// The number of occurrences of a log: of each job those from the first that was claimed to the last one.
+    pub fn due(&self, log: &[Event]) -> usize {
+        let mut jobs: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+        for (event, Claims { occurrence: at, .. }) in claims(log) {
+            let range = jobs.entry(&event.job).or_insert((at, at));
+            *range = (range.0.min(at), range.1.max(at));
+        }
+        let each = jobs.into_iter().map(|(job, (first, last))| {
+            std::iter::successors(Some(first), |at| self.following(job, *at))
+                .take_while(|at| *at <= last)
+                .count()
+        });
+        each.sum()
+    }
+
+    fn following(&self, job: &str, at: i64) -> Option<i64> {
+        let period = i64::try_from(self.period.as_millis()).unwrap();
+        mixed::following(job, at, period)
+    }
+
     fn checked(
         &self,
         log: &[Event],
@@ -178,8 +288,7 @@ impl FaultWorkload {
         past: &[HistoryEntry],
         until: Option<i64>,
     ) -> Vec<Violation> {
-        let period = i64::try_from(self.period.as_millis()).unwrap();
-        let following = |_: &str, at| Some(at + period);
+        let following = |job: &str, at| self.following(job, at);
         let law = Invariant::new(&following);
         let law = if let Some(until) = until { law.until(until).completed() } else { law };
         let law = if is_once(job) { law.at_most_once() } else { law };

@@ -5,6 +5,7 @@
 mod fault_workload;
 mod fleet;
 mod lost_replies;
+mod mixed;
 mod partial_backend;
 mod process;
 mod proxy;
@@ -18,6 +19,7 @@ mod wrapped;
 pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims, is_once};
 pub use fleet::{Fleet, NodeStore, a_node_runs_and_stops, is_node};
 pub use lost_replies::{LostReplies, lost_replies};
+pub use mixed::{Acknowledged, EDITED, MIXED_RATE, TRIGGERED, is_left_out};
 pub use partial_backend::{Hang, Partial, PartialBackend, Shares};
 pub use process::Node;
 pub use proxy::Proxy;

@@ -1,10 +1,14 @@
 //! A store that writes its operations and replies to a log, for the history checker.
 
 use super::{Hooks, Wrapped};
-use crate::history::{self, Claims, Outcome, What};
+use crate::history::{self, Claims, Outcome, What, booked};
 use allora_core::{
     Backend, Result, Time,
-    backend::{Action, Applied, Batch, Claim, Claimed, Completion, OnExpiry, Operation, Reply},
+    backend::{
+        Action, Applied, Batch, ClaimDue, Claimed, ClaimedDue, Completion, JobState, OnExpiry,
+        Operation, Queries, Reply, TimeSource,
+    },
+    is_internal,
 };
 use async_trait::async_trait;
 use std::{
@@ -12,8 +16,8 @@ use std::{
     fs::{File, OpenOptions},
     io::Write,
     path::Path,
-    sync::{Arc, Mutex},
-    time::SystemTime,
+    sync::{Arc, LazyLock, Mutex},
+    time::{Instant, SystemTime},
 };
 
 /// A file that several processes append to.
@@ -47,10 +51,14 @@ impl Log {
     }
 }
 
-/// The machine's clock, in milliseconds.
+/// The machine's clock, in milliseconds, as it went on since this was called first: a clock that is set meanwhile
+/// must not get into what several processes write down.
 #[expect(clippy::disallowed_methods, reason = "what several processes write down has one clock")]
 pub fn wall() -> i64 {
-    Time::from(SystemTime::now()).timestamp_millis()
+    static BEGIN: LazyLock<(SystemTime, Instant)> =
+        LazyLock::new(|| (SystemTime::now(), Instant::now()));
+    let (wall, begin) = *BEGIN;
+    Time::from(wall + begin.elapsed()).timestamp_millis()
 }
 
 /// A store that writes its operations and replies to a log.
@@ -60,8 +68,8 @@ pub type RecordingBackend = Wrapped<Recording>;
 #[derive(Debug)]
 pub struct Recording {
     log: Log,
-    /// The occurrences of this node's runs, by fence.
-    claimed: Mutex<HashMap<(String, i64), i64>>,
+    /// The occurrences of this node's runs, by job and fence, each with the name that it has in the log.
+    claimed: Mutex<HashMap<(String, i64), (String, i64)>>,
     /// When an operation was sent for the first time. A lost reply came somewhere between then and
     /// the reply to the repetition.
     sent: Mutex<HashMap<(String, u128), i64>>,
@@ -100,13 +108,27 @@ impl Recording {
     ) {
         let (node, name) = (batch.node, operation.name);
         match (&operation.action, reply) {
+            // The holders of a key are triggers of its record.
             (Action::Claim(claim), Reply::Claimed(claimed))
-                if claimed.occurrence.trigger.is_none() =>
+                if claimed.occurrence.trigger.is_none() || !is_internal(name) =>
             {
-                self.claimed(node, now, name, claim, claimed);
-                if now == batch.time.without_store_clock() {
-                    self.log.write(name, node, wall(), What::Answered { fence: claimed.fence });
+                if let Some(not_run) = claim.not_run {
+                    let first = claim.expected.scheduled_at.timestamp_millis();
+                    let last = not_run.last.timestamp_millis();
+                    self.log.write(name, node, now.timestamp_millis(), What::Skip { first, last });
                 }
+                // When it was granted, also if that reply was lost. A claim that was sent first long before
+                // may have won nothing then.
+                let at = (claimed.until - claim.lease.duration).min(now);
+                // A lease that is lost on expiry keeps no later occurrence away: the cursor has moved.
+                let until = (claim.lease.on_expiry == OnExpiry::Retry).then_some(claimed.until);
+                self.claimed(
+                    node,
+                    name,
+                    claimed,
+                    (at, until),
+                    now == batch.time.without_store_clock(),
+                );
             }
             (Action::Advance(advance), Reply::State(state)) if state.next == advance.then => {
                 let first = advance.expected.timestamp_millis();
@@ -115,8 +137,8 @@ impl Recording {
             }
             (Action::Extend { fence, .. }, Reply::Extended(until) | Reply::Completed(until)) => {
                 let (fence, until) = (*fence, until.timestamp_millis());
-                if self.occurrence_of(name, fence).is_some() {
-                    self.log.write(name, node, sent, What::Extend { fence, until });
+                if let Some((name, _)) = self.occurrence_of(name, fence) {
+                    self.log.write(&name, node, sent, What::Extend { fence, until });
                 }
             }
             (Action::Complete { fence, completion, .. }, Reply::Accepted) => {
@@ -137,34 +159,44 @@ impl Recording {
         }
     }
 
-    fn claimed(&self, node: &str, now: Time, name: &str, claim: &Claim, claimed: &Claimed) {
+    /// Writes a claim down, that was granted then and lasts until then.
+    fn claimed(
+        &self,
+        node: &str,
+        name: &str,
+        claimed: &Claimed,
+        (at, until): (Time, Option<Time>),
+        has_no_clock: bool,
+    ) {
+        let booked = booked(name, claimed.occurrence.trigger.as_deref());
         let occurrence = claimed.occurrence.scheduled_at.timestamp_millis();
-        let duration = i64::try_from(claim.lease.duration.as_millis()).unwrap();
-        let until = claimed.until.timestamp_millis();
-        // When it was granted, also if that reply was lost. A claim that was sent first long before
-        // may have won nothing then.
-        let at = (until - duration).min(now.timestamp_millis());
-        self.claimed.lock().unwrap().insert((name.to_owned(), claimed.fence), occurrence);
-        if let Some(not_run) = claim.not_run {
-            let first = claim.expected.scheduled_at.timestamp_millis();
-            let last = not_run.last.timestamp_millis();
-            self.log.write(name, node, at, What::Skip { first, last });
-        }
-        // A lease that is lost on expiry keeps no later occurrence away: the cursor has moved.
-        let until = (claim.lease.on_expiry == OnExpiry::Retry).then_some(until);
         let (fence, attempt) = (claimed.fence, claimed.attempt);
+        let known = (booked.clone(), occurrence);
+        self.claimed.lock().unwrap().insert((name.to_owned(), fence), known);
+        let until = until.map(|until| until.timestamp_millis());
         let claims = Claims { occurrence, fence, attempt, until };
-        self.log.write(name, node, at, What::Claim(claims));
+        self.log.write(&booked, node, at.timestamp_millis(), What::Claim(claims));
+        if has_no_clock {
+            self.log.write(&booked, node, wall(), What::Answered { fence });
+        }
+    }
+
+    /// As [`claimed`](Self::claimed), for a claim of whatever was due.
+    fn claimed_due(&self, node: &str, state: &JobState, claimed: &Claimed, has_no_clock: bool) {
+        if let Some(lease) = state.leases.iter().find(|lease| lease.fence == claimed.fence) {
+            let until = (lease.on_expiry == OnExpiry::Retry).then_some(lease.until);
+            self.claimed(node, &state.name, claimed, (lease.started_at, until), has_no_clock);
+        }
     }
 
     fn ended(&self, node: &str, sent: i64, name: &str, fence: i64, outcome: Outcome) {
-        if let Some(occurrence) = self.occurrence_of(name, fence) {
-            self.log.write(name, node, sent, What::End { occurrence, fence, outcome });
+        if let Some((name, occurrence)) = self.occurrence_of(name, fence) {
+            self.log.write(&name, node, sent, What::End { occurrence, fence, outcome });
         }
     }
 
-    fn occurrence_of(&self, name: &str, fence: i64) -> Option<i64> {
-        self.claimed.lock().unwrap().get(&(name.to_owned(), fence)).copied()
+    fn occurrence_of(&self, name: &str, fence: i64) -> Option<(String, i64)> {
+        self.claimed.lock().unwrap().get(&(name.to_owned(), fence)).cloned()
     }
 }
 
@@ -180,5 +212,19 @@ impl Hooks for Recording {
             }
         }
         Ok(applied)
+    }
+
+    async fn claim_due(
+        &self,
+        store: &dyn Queries,
+        query: ClaimDue<'_>,
+        time: TimeSource,
+    ) -> Result<ClaimedDue> {
+        let node = query.node;
+        let due = store.claim_due(query, time).await?;
+        for (state, claimed) in &due.claimed {
+            self.claimed_due(node, state, claimed, due.now == time.without_store_clock());
+        }
+        Ok(due)
     }
 }

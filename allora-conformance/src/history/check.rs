@@ -194,7 +194,7 @@ pub enum Violation {
 }
 
 /// Every violation in the log, ordered by kind and job. The order of the events does not matter;
-/// triggers are not to be among them.
+/// a trigger is a job of its own ([`booked`](super::booked)).
 ///
 /// Costs a sort of the log; schedules are asked once for each take and each passed range.
 pub fn check(log: &[Event], law: &Invariant<'_>) -> Vec<Violation> {

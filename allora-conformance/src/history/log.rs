@@ -70,6 +70,22 @@ pub enum What {
     },
 }
 
+/// The name under which an occurrence is in the log: a trigger is a job of its own, with one occurrence.
+pub fn booked(job: &str, trigger: Option<&str>) -> String {
+    match trigger {
+        Some(id) => format!("{job}{TRIGGER}{id}"),
+        None => job.to_owned(),
+    }
+}
+
+/// The job and the id of a trigger, of a name in the log; `None` for a job's own occurrences.
+pub fn trigger_of(booked: &str) -> Option<(&str, &str)> {
+    booked.split_once(TRIGGER)
+}
+
+/// Stands between the job and the trigger. No name and no id has it, which is a control character.
+const TRIGGER: char = '\u{1f}';
+
 /// The claim of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {

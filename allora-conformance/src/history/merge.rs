@@ -1,25 +1,29 @@
 //! The merge of a store's own history into the log of the nodes.
 
-use super::log::{Claims, Event, Outcome, What};
+use super::log::{Claims, Event, Outcome, What, booked};
 use allora_core::backend::{self, HistoryEntry};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The events that nodes could not write, because they were killed or an answer was lost for good:
 /// takes and ends that only the store's history has, the runs that it records as lost, and the
 /// ranges that it records as missed or skipped.
 ///
-/// A take that no node wrote down is dated by the entry.
+/// A take that no node wrote down is dated by the entry. The entries of a trigger are those of the job that
+/// it is in the log ([`booked`](super::booked)).
 pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> Vec<Event> {
-    let (mut taken, mut ended) = (HashSet::new(), HashSet::new());
+    let (mut taken, mut ended, mut started) = (HashSet::new(), HashSet::new(), HashMap::new());
     for event in log.iter().filter(|event| event.job == job) {
         match event.what {
             What::Claim(claims) => drop(taken.insert(claims.fence)),
             What::End { fence, .. } => drop(ended.insert(fence)),
+            What::Start { fence, .. } => drop(started.insert(fence, event.at)),
             _ => {}
         }
     }
     let mut merged = Vec::new();
-    for past in past.iter().filter(|past| past.name == job && past.occurrence.trigger.is_none()) {
+    let is_of =
+        |past: &&HistoryEntry| booked(&past.name, past.occurrence.trigger.as_deref()) == job;
+    for past in past.iter().filter(is_of) {
         let Some(at) = past.ended_at.or(past.started_at) else { continue };
         let (fence, at) = (past.fence, at.timestamp_millis());
         let occurrence = past.occurrence.scheduled_at.timestamp_millis();
@@ -52,6 +56,8 @@ pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> V
             _ => continue,
         };
         if !ended.contains(&fence) {
+            // It was sent at some moment after the start. A claim that waited for it has the earlier time.
+            let at = started.get(&fence).map_or(at, |started| at.min(*started));
             add(at, What::End { occurrence, fence, outcome });
         }
     }

@@ -32,7 +32,7 @@ mod summary;
 mod trace;
 
 pub use check::{Invariant, Violation, check};
-pub use log::{Claims, Event, Outcome, What, read, write};
+pub use log::{Claims, Event, Outcome, What, booked, read, trigger_of, write};
 pub use merge::merge_store_history;
 pub use summary::{Summary, percentile};
 pub use trace::{Code, Delays, Execution, Following, Observation, Running, Seen, Trace};

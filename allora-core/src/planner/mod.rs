@@ -31,6 +31,9 @@ mod keys;
 mod learn;
 mod left_keys;
 mod mark;
+#[cfg(all(test, feature = "codec"))]
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+mod model;
 mod outbox;
 mod output;
 mod own_claims;

@@ -150,21 +150,7 @@ impl Schedules {
             .map(|follow_up| Operation::new(&follow_up.job, Action::FollowUp { from, follow_up }));
         let operations: Vec<Operation<'_>> = operations.collect();
         let applied = self.within("chain", self.requests.send(&operations)).await?;
-        let is_stale = |since: Time| since + STALE <= applied.now;
-        let (mut done, mut gone) = (Vec::new(), Vec::new());
-        for (follow_up, reply) in outbox.iter().zip(applied.replies) {
-            match reply {
-                Ok(Reply::Accepted) => {}
-                // Nothing has been lost: there is no such job, or it does not run after this one.
-                Ok(Reply::Absent | Reply::Deleted | Reply::Invalid) => {
-                    let its = followers.iter().filter(|it| it.job == follow_up.job);
-                    gone.extend(its.filter(|it| is_stale(it.since)).cloned());
-                }
-                _ => continue,
-            }
-            done.push(follow_up.clone());
-        }
-        Ok((done, gone))
+        Ok(delivered(&outbox, applied.replies, followers, applied.now))
     }
 
     /// Deletes a job whose outbox must be delivered before.
@@ -183,6 +169,31 @@ impl Schedules {
         }
         self.apply_one("delete", &delete).await?
     }
+}
+
+/// Of these follow-ups, with their replies: those that need not be sent again, and the followers that follow
+/// no more.
+pub(crate) fn delivered(
+    outbox: &[FollowUp],
+    replies: impl IntoIterator<Item = Result<Reply>>,
+    followers: &[Follower],
+    now: Time,
+) -> (Vec<FollowUp>, Vec<Follower>) {
+    let is_stale = |since: Time| since + STALE <= now;
+    let (mut done, mut gone) = (Vec::new(), Vec::new());
+    for (follow_up, reply) in outbox.iter().zip(replies) {
+        match reply {
+            Ok(Reply::Accepted) => {}
+            // Nothing has been lost: there is no such job, or it does not run after this one.
+            Ok(Reply::Absent | Reply::Deleted | Reply::Invalid) => {
+                let its = followers.iter().filter(|it| it.job == follow_up.job);
+                gone.extend(its.filter(|it| is_stale(it.since)).cloned());
+            }
+            _ => continue,
+        }
+        done.push(follow_up.clone());
+    }
+    (done, gone)
 }
 
 /// Reads an outbox.

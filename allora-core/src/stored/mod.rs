@@ -89,6 +89,8 @@ pub use crate::run_ticket::RunTicket;
 pub use ahead::ahead_until;
 pub use bulk::{Bulk, BulkReport};
 pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
+#[cfg(all(test, feature = "codec"))]
+pub(crate) use chain::delivered;
 pub use changes::{ChangeFilter, ChangePage};
 pub use client::Schedules;
 pub use definition::Definition;

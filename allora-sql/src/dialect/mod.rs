@@ -78,8 +78,8 @@ pub(crate) trait Flavour: Send + Sync {
     fn unlimited(&self) -> Option<&'static str> {
         None
     }
-    /// Ends a statement that changes a table, and waits half a second or a second for other transactions: whoever
-    /// asks for the table later waits as well.
+    /// Ends a statement that changes a table, and waits half a second or a second for other transactions: later
+    /// statements on the table queue behind it.
     fn impatient(&self) -> Option<&'static str> {
         None
     }

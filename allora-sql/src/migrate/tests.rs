@@ -1,5 +1,6 @@
 //! Later versions of the tables, which only these tests have, next to nodes of the first one.
 
+use super::{Migrated, Next};
 use crate::{
     Sql,
     dialect::{Dialect, LATER, Later, Step},
@@ -59,6 +60,17 @@ async fn a_migration_that_was_killed_between_two_steps_is_resumed(place: Place) 
     let new = place.open(SECOND).await.unwrap();
     assert!(has_second(&new).await && version(&new).await == 2);
     job.run(&new, 2).await;
+}
+
+async fn a_server_that_does_not_keep_the_new_version_ends_the_migration(place: Place) {
+    let new = place.open(SECOND).await.unwrap();
+    for statement in new.client.dialect.put_meta("schema", 1) {
+        new.client.ask(statement).await.unwrap();
+    }
+    // Two steps and the number were taken already.
+    let migrated = new.client.migrate(&Next { version: 2, step: 3 }).await.unwrap();
+    assert!(matches!(migrated, Migrated::All));
+    assert_eq!(version(&new).await, 1);
 }
 
 async fn a_version_that_leaves_the_first_behind_refuses_its_builds(place: Place) {
@@ -228,6 +240,7 @@ macro_rules! on_every_database {
 on_every_database! {
     four_nodes_migrate_at_once_while_one_of_the_first_version_works
     a_migration_that_was_killed_between_two_steps_is_resumed
+    a_server_that_does_not_keep_the_new_version_ends_the_migration
     a_version_that_leaves_the_first_behind_refuses_its_builds
     without_migrations_older_tables_are_refused
 }

@@ -1,8 +1,11 @@
 //! The faults of servers. Each waits until it has happened, and says what it was.
 
-use super::{Random, pause};
+use super::{
+    Random, emptied, pause,
+    scene::{Scene, has_clock},
+};
 use crate::{Failure, Outcome, services::Arena};
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 /// The longest time that a server is away, and the shortest and longest for which it is frozen, in milliseconds.
 const AWAY: u64 = 3_000;
@@ -21,26 +24,66 @@ pub(super) enum Fault {
     Restart,
     /// SIGKILL for the primary, until its replica has its place.
     FailOver,
+    /// No room on the disk of the data, for some time.
+    Fill,
+    /// The clock of the server goes ahead, and back.
+    Clock,
+    /// All records are removed.
+    Empty,
 }
+
+/// The times for which the clock of a server is ahead, in seconds.
+const AHEAD: u64 = 7;
+
+/// The time that a server has to notice that its disk is full.
+const NOTICED: Duration = Duration::from_secs(15);
+
+/// Words of servers whose disk is full.
+const FULL: [&str; 5] =
+    ["No space left", "no space left", "Errcode: 28", "Disk is full", "Short write while writing"];
 
 impl Fault {
     /// Those of a store.
-    pub(super) fn of(store: &str) -> &'static [Self] {
-        match store {
-            "redis-sentinel" => &[Self::FailOver],
-            _ => &[Self::Kill, Self::Freeze, Self::Restart],
+    pub(super) fn of(scene: &Scene, is_short: bool) -> Vec<Self> {
+        let mut faults = match scene.store {
+            "sqlite" => vec![],
+            "redis-sentinel" => vec![Self::FailOver],
+            _ => vec![Self::Kill, Self::Freeze, Self::Restart],
+        };
+        if is_short {
+            return faults;
         }
+        faults.extend(scene.disk().map(|_| Self::Fill));
+        faults.extend(has_clock(scene.store).then_some(Self::Clock));
+        // A file is not emptied by anybody; behind Sentinel, a replica may be asked.
+        let is_emptied = !["sqlite", "redis-sentinel"].contains(&scene.store);
+        faults.extend(is_emptied.then_some(Self::Empty));
+        faults
     }
 
     /// Injects it, and says so to `mark` when it begins and ends.
     pub(super) fn inject(
         self,
-        arena: &mut Arena,
+        scene: &mut Scene,
         random: &mut Random,
         mark: &mut dyn FnMut(&str),
     ) -> Outcome<String> {
-        if self == Self::FailOver {
-            return fail_over(arena, mark);
+        if self == Self::Fill {
+            return fill(scene, mark);
+        }
+        let store = scene.store;
+        let Some(arena) = &mut scene.arena else {
+            return Err(Failure::Check(format!("{store} has no server")));
+        };
+        match self {
+            Self::FailOver => return fail_over(arena, mark),
+            Self::Clock => return step(store, arena, mark),
+            Self::Empty => {
+                emptied::empty(store, arena)?;
+                mark("the store was emptied");
+                return Ok("emptied".into());
+            }
+            _ => {}
         }
         let servers = arena.len();
         let number = usize::try_from(random.below(servers as u64)).unwrap_or(0);
@@ -76,30 +119,94 @@ impl Fault {
     }
 }
 
+/// Takes the room on the disk until a server has noticed, and gives it back.
+fn fill(scene: &mut Scene, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
+    let count = |scene: &Scene| {
+        let log = scene.log();
+        FULL.iter().map(|words| log.matches(words).count()).sum::<usize>()
+    };
+    let before = count(scene);
+    let disk = scene.disk().ok_or_else(|| Failure::Check("there is no disk to fill".into()))?;
+    disk.fill()?;
+    mark("the disk is full");
+    let mut steps = NOTICED.as_millis() / STEP.as_millis();
+    let ended = |scene: &Scene| {
+        scene
+            .arena
+            .as_ref()
+            .is_some_and(|arena| (0..arena.len()).any(|one| arena.pid(one).is_none()))
+    };
+    // A file has nobody who could say so.
+    while count(scene) == before && !ended(scene) && steps > 0 {
+        pause(STEP);
+        steps -= 1;
+    }
+    let is_noticed = steps > 0 || scene.arena.is_none();
+    // Long enough that nodes meet it.
+    pause(Duration::from_secs(2));
+    disk.free()?;
+    mark("the disk has room again");
+    if let Some(arena) = &mut scene.arena {
+        for number in 0..arena.len() {
+            if arena.pid(number).is_none() {
+                arena.restart(number)?;
+            }
+        }
+        arena.wait()?;
+    }
+    Ok(if is_noticed { "disk full" } else { "disk full, not noticed" }.into())
+}
+
+/// Sets the clock of the server ahead, and right again.
+fn step(store: &str, arena: &Arena, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
+    let none = || Failure::Check(format!("{store} has no clock to set"));
+    let clock = arena.clock.as_ref().ok_or_else(none)?;
+    let ahead = || -> Outcome<i64> {
+        let now = emptied::time(store, arena).ok_or_else(none)?;
+        Ok(now - super::now())
+    };
+    clock.set(AHEAD)?;
+    mark(&format!("the clock of the server is {AHEAD} s ahead"));
+    if ahead()? < 3 {
+        return Err(Failure::Check(format!("the clock of {store} was not set")));
+    }
+    pause(Duration::from_secs(4));
+    clock.set(0)?;
+    mark("the clock of the server is right again");
+    match ahead()? < 3 {
+        true => Ok("clock set".into()),
+        false => Err(Failure::Check(format!("the clock of {store} was not set back"))),
+    }
+}
+
+/// The time between two looks at a server.
+const STEP: Duration = Duration::from_millis(100);
+
 /// Kills the server that the sentinels call the primary; the sites' first two are primary and replica.
 fn fail_over(arena: &mut Arena, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
     let before = primary(arena).ok_or_else(|| Failure::Check("no sentinel answers".into()))?;
     let number = (0..2).find(|number| arena.port(*number) == before).unwrap_or(0);
     arena.kill(number)?;
     mark("the primary is killed");
-    let step = Duration::from_millis(100);
-    let mut left = FAILOVER.as_millis() / step.as_millis();
+    let mut left = FAILOVER.as_millis() / STEP.as_millis();
     while primary(arena).is_none_or(|now| now == before) {
         left -= 1;
         if left == 0 {
             return Err(Failure::Check("the sentinels choose no other primary".into()));
         }
-        pause(step);
+        pause(STEP);
     }
     mark("another server is the primary");
     arena.restart(number)?;
     // The sentinels tell it that it is a replica now.
-    while !asked(arena.port(number), &["INFO", "replication"]).contains("master_link_status:up") {
+    while !emptied::asked(arena.port(number), &["INFO", "replication"])
+        .contains("master_link_status:up")
+    {
         left = left.saturating_sub(1);
         if left == 0 {
             return Err(Failure::Check("the former primary becomes no replica".into()));
         }
-        pause(step);
+        pause(STEP);
     }
     Ok("failed over".into())
 }
@@ -107,14 +214,5 @@ fn fail_over(arena: &mut Arena, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
 /// The port of the primary, as a sentinel knows it.
 fn primary(arena: &Arena) -> Option<u16> {
     let words = ["SENTINEL", "get-master-addr-by-name", "allora"];
-    asked(arena.port(2), &words).lines().nth(1)?.trim().parse().ok()
-}
-
-fn asked(port: u16, words: &[&str]) -> String {
-    let mut client = Command::new("redis-cli");
-    client.args(["-h", "127.0.0.1", "-p", &port.to_string()]).args(words);
-    client
-        .output()
-        .map(|said| String::from_utf8_lossy(&said.stdout).into_owned())
-        .unwrap_or_default()
+    emptied::asked(arena.port(2), &words).lines().nth(1)?.trim().parse().ok()
 }

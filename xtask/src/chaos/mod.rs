@@ -3,15 +3,18 @@
 //! `prove` brings the workers, their faults and the books; this brings the servers, and sees to it that each of
 //! their faults has happened.
 
+mod emptied;
 mod faults;
 mod report;
+mod scene;
 
 use crate::{
     Failure, Outcome,
     command::{cargo, root, run as run_step, target},
-    services::Arena,
+    services,
 };
 use faults::Fault;
+use scene::Scene;
 use serde_json::{Value, json};
 use std::{
     fs::{self, File},
@@ -48,6 +51,12 @@ const QUIET: Duration = Duration::from_secs(14);
 /// again in ten seconds.
 const SHORTEST: f64 = 1.2;
 
+/// Occurrences each second of the short mix: below 15, jobs in code alone take part.
+const PLAIN: u64 = 14;
+
+/// The shortest one with all faults.
+const LONGER: f64 = 2.5;
+
 #[derive(Clone, Debug, PartialEq)]
 struct Request {
     stores: Vec<&'static str>,
@@ -55,6 +64,8 @@ struct Request {
     rate: u64,
     seed: u64,
     is_optimised: bool,
+    /// With only those faults that each store has, and that are soon over.
+    is_short: bool,
 }
 
 /// `cargo xtask chaos --store STORE [..]`, or `chaos report`.
@@ -68,24 +79,41 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 /// A short mix on each store, all at the same time.
 pub(crate) fn each() -> Outcome {
     let stores = EACH.to_vec();
-    Request { stores, minutes: SHORTEST, rate: 20, seed: seed(), is_optimised: false }.run()
+    let minutes = SHORTEST;
+    Request { stores, minutes, rate: PLAIN, seed: seed(), is_optimised: false, is_short: true }
+        .run()
 }
 
 /// Another one each time.
-#[expect(clippy::disallowed_methods, reason = "a chore in real time")]
 fn seed() -> u64 {
+    now().unsigned_abs()
+}
+
+/// In seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a chore in real time")]
+fn now() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(1, |now| now.as_secs())
+    now.map_or(1, |now| now.as_secs().cast_signed())
 }
 
 impl Request {
     fn parse(args: &[String]) -> Outcome<Self> {
-        let mut request =
-            Self { stores: Vec::new(), minutes: 5.0, rate: 50, seed: seed(), is_optimised: true };
+        let mut request = Self {
+            stores: Vec::new(),
+            minutes: 5.0,
+            rate: 50,
+            seed: seed(),
+            is_optimised: true,
+            is_short: false,
+        };
         let mut words = args.iter();
         while let Some(word) = words.next() {
-            if word == "--debug" {
-                request.is_optimised = false;
+            match word.as_str() {
+                "--debug" => request.is_optimised = false,
+                "--short" => request.is_short = true,
+                _ => {}
+            }
+            if ["--debug", "--short"].contains(&word.as_str()) {
                 continue;
             }
             let value = words.next().map(String::as_str);
@@ -116,9 +144,14 @@ impl Request {
                 _ => return Err(Failure::Usage(format!("chaos knows no `{word}`"))),
             }
         }
-        match request.stores.is_empty() {
-            true => Err(Failure::Usage("chaos needs --store".into())),
-            false => Ok(request),
+        match (request.stores.is_empty(), request.is_short || request.minutes >= LONGER) {
+            (true, _) => Err(Failure::Usage("chaos needs --store".into())),
+            (_, false) => {
+                let what =
+                    format!("--minutes needs at least {LONGER} for all faults; or add --short");
+                Err(Failure::Usage(what))
+            }
+            (false, true) => Ok(request),
         }
     }
 
@@ -164,19 +197,13 @@ impl Request {
     }
 
     fn on(&self, store: &'static str) -> Outcome {
-        let mut arena = if store == "sqlite" { None } else { Some(Arena::start(store)?) };
         let folder = target().join("chaos");
         fs::create_dir_all(&folder).map_err(|cause| cannot(&folder, &cause))?;
-        let file = folder.join(format!("{store}-{}.db", std::process::id()));
-        let url = match &arena {
-            None => format!("sqlite:{}", file.display()),
-            Some(arena) => url(store, &arena.told),
-        };
+        let mut scene = Scene::start(store, &folder, self.is_short)?;
         let log = folder.join(format!("{store}.log"));
-        let mut prove = self.prove(&url, &folder.join(format!("{store}.html")), &log)?;
-        let injected = self.inject(store, arena.as_mut(), &mut prove);
+        let mut prove = self.prove(&scene, &folder.join(format!("{store}.html")), &log)?;
+        let injected = self.inject(&mut scene, &mut prove);
         let verdict = end(prove, injected.is_err()).map_err(|failure| with(failure, &log))?;
-        let _ = fs::remove_file(&file);
         let injected = injected.map_err(|failure| with(failure, &log))?;
         let result = json!({
             "store": store, "seed": self.seed, "injected": injected, "verdict": verdict,
@@ -191,51 +218,59 @@ impl Request {
         }
     }
 
-    fn prove(&self, url: &str, page: &Path, log: &Path) -> Outcome<Child> {
+    fn prove(&self, scene: &Scene, page: &Path, log: &Path) -> Outcome<Child> {
         let log = File::create(log).map_err(|cause| cannot(log, &cause))?;
         let mut prove = Command::new(target().join(self.build()).join("allora"));
         prove.args(["prove", "--yes", "--json", "--without-cases"]).current_dir(root());
         prove.args(["--minutes", &self.minutes.to_string(), "--rate", &self.rate.to_string()]);
         prove.args(["--seed", &self.seed.to_string(), "--report"]).arg(page);
-        prove.env("ALLORA_URL", url).env_remove("ALLORA_CONFIG").env_remove("ALLORA_ENVIRONMENT");
+        // The clock of SQLite and of etcd is the worker's.
+        if !self.is_short && !scene.store.starts_with("etcd") && scene.arena.is_some() {
+            prove.arg("--clock-library").arg(services::faketime()?);
+        }
+        prove
+            .env("ALLORA_URL", scene.url())
+            .env_remove("ALLORA_CONFIG")
+            .env_remove("ALLORA_ENVIRONMENT");
         prove.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         prove.spawn().map_err(|cause| Failure::Check(format!("allora prove: {cause}")))
     }
 
     /// Each fault of the store in turn, at times of the seed, until it is time to be quiet. Returns the faults.
     #[expect(clippy::disallowed_methods, reason = "a chore in real time")]
-    fn inject(
-        &self,
-        store: &str,
-        arena: Option<&mut Arena>,
-        prove: &mut Child,
-    ) -> Outcome<Vec<String>> {
-        let Some(arena) = arena else { return Ok(Vec::new()) };
-        let faults = Fault::of(store);
+    fn inject(&self, scene: &mut Scene, prove: &mut Child) -> Outcome<Vec<String>> {
+        let faults = Fault::of(scene, self.is_short);
+        if faults.is_empty() {
+            return Ok(Vec::new());
+        }
         let end = Instant::now() + Duration::from_secs_f64(self.minutes * 60.0) - QUIET;
         let mut random = Random(self.seed);
+        // A short mix on a busy machine may not come to all of them; each is the first one of some seeds.
+        let (first, least_faults) = match self.is_short {
+            true => (usize::try_from(random.below(faults.len() as u64)).unwrap_or(0), 1),
+            false => (0, faults.len()),
+        };
         let mut injected = Vec::new();
         pause(FIRST);
         while Instant::now() < end {
             if let Ok(Some(status)) = prove.try_wait() {
                 return Err(Failure::Check(format!("allora prove ended early: {status}")));
             }
-            let fault = faults[injected.len() % faults.len()];
+            let fault = faults[(first + injected.len()) % faults.len()];
             let mut mark = |what: &str| {
                 // If it has ended, the next turn says so.
                 let _ = prove.stdin.iter_mut().try_for_each(|pipe| writeln!(pipe, "{what}"));
             };
-            let what = fault.inject(arena, &mut random, &mut mark)?;
-            arena.wait()?;
+            let what = fault.inject(scene, &mut random, &mut mark)?;
+            scene.arena.as_ref().map_or(Ok(()), services::Arena::wait)?;
             injected.push(what);
             let (least, most) = BETWEEN;
             pause(Duration::from_millis(least + random.below(most - least)));
         }
-        match injected.len() < faults.len() {
+        match injected.len() < least_faults {
             true => Err(Failure::Check(format!(
-                "only {} of {} faults happened; give it more --minutes",
+                "only {} of {least_faults} faults happened; give it more --minutes",
                 injected.len(),
-                faults.len()
             ))),
             false => Ok(injected),
         }

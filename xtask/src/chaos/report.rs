@@ -3,6 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{root, target},
+    model,
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt::Write, fs};
@@ -49,7 +50,8 @@ pub(super) fn write() -> Outcome {
     }
     results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
     let page = root().join("RELIABILITY.md");
-    let written = text(&results) + &simulated(&results_of("sim")?);
+    let models = model::section(&model::results());
+    let written = text(&results) + &simulated(&results_of("sim")?) + &models;
     fs::write(&page, written).map_err(|cause| super::cannot(&page, &cause))
 }
 
@@ -98,8 +100,8 @@ fn text(results: &[Value]) -> String {
         "# Reliability\n\n\
          *Written by `cargo xtask chaos report` from the results of `cargo xtask chaos`; not by hand.*\n\n\
          Workers share jobs that are due every second, half of them at most once, half at least once. Every few\n\
-         seconds a worker is killed, frozen beyond its lease, replaced as by a deployment, or loses an answer, its\n\
-         connections or its speed; meanwhile the servers are killed, frozen, restarted and failed over. At the end\n\
+         seconds a worker is killed, frozen beyond its lease, replaced by a deployment or a rollback, or loses an answer, its\n\
+         connections or its speed; meanwhile the servers are killed, frozen, restarted, failed over, emptied and out of room, and clocks are set. At the end\n\
          the history checker compares what the workers wrote down with what the store recorded: every occurrence\n\
          must have run, or be recorded as cut off, left out or missed, and none may have run twice.\n\n\
          In all: {} occurrences due, {} run twice, {} lost.\n\n\

@@ -1,17 +1,29 @@
-//! A service whose servers are killed, frozen and started again.
+//! A service whose servers are killed, frozen and started again, whose disk becomes full, and whose clock is set.
 
-use super::{Prepared, SERVICES, Service, Site, failed, guard, patiently, said};
+use super::{Disk, FakeClock, Prepared, SERVICES, Service, Site, failed, guard, patiently, said};
 use crate::{Failure, Outcome};
 use std::{
+    fs,
     io::Write,
     process::{Child, ChildStdin, Command, Stdio},
 };
+
+/// Things wanted of a service besides its servers.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) disk: bool,
+    pub(crate) clock: bool,
+}
 
 /// One service, in a folder of its own; dropped, it is stopped.
 pub(crate) struct Arena {
     service: &'static Service,
     site: Site,
     guards: Vec<(Child, ChildStdin)>,
+    /// The disk of the data, if it can become full.
+    pub(crate) disk: Option<Disk>,
+    /// That of the servers, if it can be set.
+    pub(crate) clock: Option<FakeClock>,
     /// The values of its variables.
     pub(crate) told: Vec<String>,
 }
@@ -23,29 +35,46 @@ impl Drop for Arena {
             // An error leaves nothing to do.
             let _ = guard.wait();
         }
+        if let Some(clock) = &self.clock {
+            clock.remove();
+        }
     }
 }
 
 impl Arena {
-    /// Starts the service of this name, also where others run already.
-    pub(crate) fn start(name: &str) -> Outcome<Self> {
+    /// Starts the service of this name, also where others run already, on a disk of its own if it may have one,
+    /// and with a clock of its own where that is wanted.
+    pub(crate) fn start(name: &str, wanted: Wanted) -> Outcome<Self> {
         let service = SERVICES.iter().copied().find(|service| service.name == name);
         let service = service.ok_or_else(|| Failure::Usage(format!("no service is `{name}`")))?;
         let site = service.site()?;
+        let disk = if wanted.disk { Disk::mount(&site.folder)? } else { None };
+        let clock = match wanted.clock {
+            true => Some(FakeClock::new(site.folder.with_extension("clock"))?),
+            false => None,
+        };
         let Prepared { servers, told } = (service.prepare)(&site)?;
         let mut guards = Vec::new();
         for server in &servers {
-            let mut guard = guard(&site, server).map_err(|cause| failed(&site.program, &cause))?;
+            let clocked = clock.as_ref().map(|clock| clock.of(server));
+            let mut guard = guard(&site, clocked.as_ref().unwrap_or(server))
+                .map_err(|cause| failed(&site.program, &cause))?;
             let pipe = guard.stdin.take().expect("piped by the guard");
             guards.push((guard, pipe));
         }
         service.wait(&site)?;
-        Ok(Self { service, site, guards, told })
+        Ok(Self { service, site, guards, disk, clock, told })
     }
 
     /// The number of its servers.
     pub(crate) fn len(&self) -> usize {
         self.guards.len()
+    }
+
+    /// The log of its servers.
+    pub(crate) fn log(&self) -> String {
+        let log = fs::read(self.site.folder.join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
     }
 
     pub(crate) fn port(&self, number: usize) -> u16 {
@@ -84,7 +113,9 @@ impl Arena {
     pub(crate) fn freeze(&self, number: usize) -> Outcome {
         let all = with_descendants(self.living(number)?);
         signal("-STOP", &all)?;
-        match patiently(|| all.iter().all(|pid| state(*pid).starts_with(['T', 'Z']))) {
+        // One that has ended meanwhile, as a session's process, has no state.
+        let is_still = |pid: &u32| matches!(state(*pid).chars().next(), None | Some('T' | 'Z'));
+        match patiently(|| all.iter().all(is_still)) {
             true => Ok(()),
             false => Err(Failure::Check(format!("{} does not freeze", self.service.name))),
         }

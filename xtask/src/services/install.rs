@@ -80,6 +80,20 @@ pub(crate) fn python_package(wanted: &str, hashes: &[&str], folder: &str) -> Out
     Ok(programs)
 }
 
+/// The library by which a program has a clock of its own.
+pub(crate) fn faketime() -> Outcome<PathBuf> {
+    let find = || {
+        let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        folders.map(|one| one.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.exists())
+    };
+    if find().is_none() {
+        let help = "`libfaketime` is not on this machine, which sets the clocks of servers: install it \
+                    (Debian: faketime)";
+        install(&["faketime"], help.to_owned())?;
+    }
+    find().ok_or_else(|| Failure::Check("libfaketime is not where it was looked for".into()))
+}
+
 fn install(packages: &[&str], help: String) -> Outcome {
     if !says_yes(with(&["apt-get", "--version"])) {
         return Err(Failure::Check(help));

@@ -8,12 +8,15 @@
 
 mod arena;
 mod etcd;
+mod ground;
 pub(crate) mod install;
 mod mariadb;
 mod postgres;
 mod redis;
 
-pub(crate) use arena::Arena;
+pub(crate) use arena::{Arena, Wanted};
+pub(crate) use ground::{Disk, FakeClock};
+pub(crate) use install::faketime;
 
 use crate::{
     Failure, Outcome,

@@ -2,9 +2,11 @@
 
 use super::{
     cases::Cases,
-    line,
+    client::{Client, Said, schedules},
+    excused, line,
     node::{LEASE, PERIOD, ProveNode, history},
     verdict::{Mark, Verdict},
+    worker_clock::WorkerClock,
 };
 use crate::{
     clock,
@@ -13,16 +15,16 @@ use crate::{
     store::{Store, StoreArgs, Tables},
 };
 use allora_conformance::{
-    faults::{FaultWorkload, Node, Proxy, wall},
-    history::{Event, Summary, Violation, What},
+    faults::{FaultWorkload, MIXED_RATE, Node, Proxy, TRIGGERED, claims, is_left_out, wall},
+    history::{Event, Summary, Violation, trigger_of},
 };
 use allora_core::backend::{HistoryEntry, HistoryQuery};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     env, fs,
     io::{BufRead, stdin},
     os::unix::fs::DirBuilderExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
@@ -48,6 +50,7 @@ const SETTLED: Duration = Duration::from_secs(180);
 pub(super) struct Campaign<'a> {
     place: &'a StoreArgs,
     time: Duration,
+    rate: usize,
     pairs: usize,
     entries: u64,
     seed: u64,
@@ -58,6 +61,9 @@ pub(super) struct Campaign<'a> {
     marks: Vec<Mark>,
     /// The number of faults so far.
     faults: usize,
+    /// The newest release, and that of the workers which are started now.
+    newest: u32,
+    release: u32,
     /// The ends of faults, each with its time.
     pending: VecDeque<(Instant, Act)>,
     ended_by_themselves: usize,
@@ -68,20 +74,32 @@ struct Worker {
     node: Option<Node>,
     line: Option<Proxy>,
     place: StoreArgs,
+    clock: Option<WorkerClock>,
 }
 
 /// The faults, in the order in which they happen. Those of the line come last.
-const FAULTS: [Fault; 6] =
-    [Fault::Kill, Fault::Freeze, Fault::Deploy, Fault::Cut, Fault::Silence, Fault::Slow];
+const FAULTS: [Fault; 8] = [
+    Fault::Kill,
+    Fault::Freeze,
+    Fault::Deploy,
+    Fault::RollBack,
+    Fault::SetClock,
+    Fault::Cut,
+    Fault::Silence,
+    Fault::Slow,
+];
 
-/// The faults that need no line.
-const OF_PROCESSES: usize = 3;
+/// The offsets to which the clock of a worker is set, in seconds, and for how long.
+const OFFSETS: [&str; 4] = ["+7", "-7", "+3600", "-3600"];
+const WRONG: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy)]
 enum Fault {
     Kill,
     Freeze,
     Deploy,
+    RollBack,
+    SetClock,
     Cut,
     Silence,
     Slow,
@@ -93,6 +111,7 @@ enum Act {
     Start(usize),
     Thaw(usize),
     Hurry(usize),
+    SetRight(usize),
 }
 
 impl<'a> Campaign<'a> {
@@ -109,11 +128,15 @@ impl<'a> Campaign<'a> {
         fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|error| {
             Failure::failed(format!("cannot make the folder {}: {error}", folder.display()))
         })?;
-        let pairs = usize::try_from(rate / 2).unwrap_or(1);
+        // A low rate is too low for jobs of every kind.
+        let rate = usize::try_from(rate).unwrap_or(usize::MAX);
+        let is_mixed = rate >= 3 * MIXED_RATE;
+        let pairs = (if is_mixed { rate - MIXED_RATE } else { rate }) / 2;
+        let workload = FaultWorkload::new(folder.join("log"), PERIOD).pairs(pairs);
         let workers = (0..workers)
             .map(|_| {
                 let (line, place) = line::of(place)?;
-                Ok(Worker { node: None, line, place })
+                Ok(Worker { node: None, line, place, clock: None })
             })
             .collect::<Outcome<_>>()?;
         Ok(Self {
@@ -124,18 +147,37 @@ impl<'a> Campaign<'a> {
             entries: time.as_secs() * 2 + 1_000,
             seed,
             random: seed,
-            workload: FaultWorkload::new(folder.join("log"), PERIOD).pairs(pairs),
+            workload: if is_mixed { workload.mixed() } else { workload },
+            rate,
             folder,
             workers,
             marks: Vec::new(),
             faults: 0,
+            newest: 0,
+            release: 0,
             pending: VecDeque::new(),
             ended_by_themselves: 0,
         })
     }
 
+    /// The clocks of workers are set, by this library.
+    ///
+    /// # Errors
+    /// If their files cannot be written.
+    pub(super) fn clocks(mut self, library: &Path) -> Outcome<Self> {
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            let file = self.folder.join(format!("clock-{number}"));
+            worker.clock = Some(WorkerClock::new(library, file)?);
+        }
+        Ok(self)
+    }
+
     pub(super) async fn run(mut self, cases: Cases, shown: String) -> Outcome<Verdict> {
         let marks = marks_of_stdin();
+        let client = match self.workload.is_mixed() {
+            true => Some(self.client().await?),
+            false => None,
+        };
         for worker in 0..self.workers.len() {
             self.start(worker)?;
         }
@@ -165,19 +207,23 @@ impl<'a> Campaign<'a> {
             ));
         }
         let to = wall();
+        let said = client.map_or_else(Said::default, |client| client.said());
         self.stop().await?;
-        let (entries, violations) = self.settle().await?;
+        let (entries, violations, excused) = self.settle(&said).await?;
         let log = self.workload.log();
         let verdict = Verdict {
             shown,
             cases,
             seed: self.seed,
             time: self.time,
-            rate: self.pairs * 2,
+            rate: self.rate,
             workers: self.workers.len(),
             from,
             to,
-            due: due(&log),
+            due: self.workload.due(&log),
+            triggers: said.triggers.len(),
+            edits: said.edits,
+            excused,
             cut_off: counted(&entries, "lost"),
             left_out: counted(&entries, "missed") + counted(&entries, "skipped"),
             rejected: self.workload.reported("LeaseLost"),
@@ -193,10 +239,23 @@ impl<'a> Campaign<'a> {
         Ok(verdict)
     }
 
+    /// Stores the schedules, and begins to trigger and to edit them.
+    async fn client(&self) -> Outcome<Client> {
+        let store = self.place.open(Tables::Keep, history(self.entries)).await?;
+        let schedules = schedules(&store)?;
+        self.workload.store(&schedules, LEASE).await?;
+        Ok(Client::start(schedules, self.workload.clone()))
+    }
+
     fn start(&mut self, worker: usize) -> Outcome {
-        let place = &self.workers[worker].place;
-        let node =
-            Node::spawn(ProveNode::command(&self.workload, self.pairs, self.entries, place)?);
+        let Worker { place, clock, .. } = &self.workers[worker];
+        let (pairs, entries, release) = (self.pairs, self.entries, self.release);
+        let mut command = ProveNode::command(&self.workload, pairs, entries, release, place)?;
+        if let Some(clock) = clock {
+            clock.set("+0")?;
+            clock.give(&mut command);
+        }
+        let node = Node::spawn(command);
         let failed = |error| Failure::failed(format!("cannot start a worker: {error}"));
         self.workers[worker].node = Some(node.map_err(failed)?);
         Ok(())
@@ -212,10 +271,16 @@ impl<'a> Campaign<'a> {
         }
         let chosen = healthy[usize::try_from(self.draw(number)).unwrap_or(0)];
         let longer = Duration::from_millis(500 + self.draw(4_000));
+        let offset = OFFSETS[usize::try_from(self.draw(4)).unwrap_or(0)];
         let now = clock::monotonic();
-        let Worker { node, line, .. } = &mut self.workers[chosen];
-        let possible = if line.is_some() { FAULTS.len() } else { OF_PROCESSES };
-        let (fault, number) = (FAULTS[self.faults % possible], chosen + 1);
+        let Worker { node, line, clock, .. } = &mut self.workers[chosen];
+        let possible = FAULTS.into_iter().filter(|fault| match fault {
+            Fault::Kill | Fault::Freeze | Fault::Deploy | Fault::RollBack => true,
+            Fault::SetClock => clock.is_some(),
+            Fault::Cut | Fault::Silence | Fault::Slow => line.is_some(),
+        });
+        let possible: Vec<Fault> = possible.collect();
+        let (fault, number) = (possible[self.faults % possible.len()], chosen + 1);
         self.faults += 1;
         let (what, end) = match (fault, line) {
             (Fault::Kill, _) => {
@@ -241,7 +306,23 @@ impl<'a> Campaign<'a> {
                 let what = format!("answers to worker {number} take {SLOWER:?} more, for {SLOW:?}");
                 (what, Some((SLOW, Act::Hurry(chosen))))
             }
+            (Fault::SetClock, _) => {
+                clock.iter().try_for_each(|clock| clock.set(offset))?;
+                let what = format!("the clock of worker {number} is set to {offset} s");
+                (what, Some((WRONG, Act::SetRight(chosen))))
+            }
+            (Fault::RollBack, _) => {
+                if let Some(node) = node.take() {
+                    thread::spawn(move || node.stop());
+                }
+                self.release = self.newest.saturating_sub(1);
+                let what =
+                    format!("worker {number} is stopped, and goes back to the release before");
+                (what, Some((REPLACED, Act::Start(chosen))))
+            }
             (Fault::Deploy | Fault::Cut | Fault::Silence | Fault::Slow, _) => {
+                self.newest += 1;
+                self.release = self.newest;
                 if let Some(node) = node.take() {
                     thread::spawn(move || node.stop());
                 }
@@ -256,7 +337,9 @@ impl<'a> Campaign<'a> {
 
     fn is_healthy(&self, worker: usize) -> bool {
         let is_of = |act: &Act| match act {
-            Act::Start(one) | Act::Thaw(one) | Act::Hurry(one) => *one == worker,
+            Act::Start(one) | Act::Thaw(one) | Act::Hurry(one) | Act::SetRight(one) => {
+                *one == worker
+            }
         };
         self.workers[worker].node.is_some() && !self.pending.iter().any(|(_, act)| is_of(act))
     }
@@ -274,6 +357,16 @@ impl<'a> Campaign<'a> {
             Act::Start(worker) => return self.start(worker),
             Act::Thaw(worker) => {
                 self.workers[worker].node.iter().for_each(|node| node.signal("-CONT"));
+            }
+            Act::SetRight(worker) => {
+                let Some(clock) = &self.workers[worker].clock else { return Ok(()) };
+                clock.set("+0")?;
+                if !clock.was_seen_wrong() {
+                    return Err(Failure::failed(format!(
+                        "the clock of worker {} was not set; is --clock-library the right one?",
+                        worker + 1
+                    )));
+                }
             }
             Act::Hurry(worker) => {
                 self.workers[worker].line.iter().for_each(|line| line.delay(Duration::ZERO));
@@ -308,29 +401,42 @@ impl<'a> Campaign<'a> {
     }
 
     /// Gives the last leases the time to end, with one worker more, and judges each job.
-    async fn settle(&mut self) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>)> {
+    async fn settle(&mut self, said: &Said) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>, usize)> {
         let end = clock::monotonic() + SETTLED;
         let store = self.place.open(Tables::Keep, history(self.entries)).await?;
         let claimed = last_claimed(&self.workload.log());
         if claimed.is_empty() {
             return Err(Failure::failed("no worker has run anything; see its errors above"));
         }
+        let own = |job: &String| trigger_of(job).map_or(job.as_str(), |(job, _)| job).to_owned();
+        let mut jobs: BTreeSet<String> = claimed.keys().map(own).collect();
+        jobs.extend(said.triggers.first().map(|_| TRIGGERED.to_owned()));
         self.start(0)?;
         loop {
-            let mut all = Vec::new();
-            for job in claimed.keys() {
-                all.push((job, entries(&store, job, end).await?));
+            let (mut past, mut is_behind) = (Vec::new(), false);
+            for job in &jobs {
+                let (entries, waits) = entries(&store, job, end).await?;
+                past.extend(entries);
+                // That of other jobs follows new runs of this one worker.
+                is_behind |= waits && job == TRIGGERED;
             }
             let log = self.workload.log();
-            let judged = all
-                .iter()
-                .flat_map(|(job, past)| self.workload.violations(&log, job, past, claimed[*job]));
-            let violations: Vec<Violation> = judged.collect();
-            let is_open = |one: &Violation| matches!(one, Violation::Unsettled { .. });
-            if !violations.iter().any(is_open) || clock::monotonic() >= end {
-                let all = all.into_iter().flat_map(|(_, past)| past).collect();
+            let found = self.workload.all_violations(&log, &past, &said.triggers, &claimed);
+            let (violations, excused) = excused::by_marks(found, &self.marks);
+            let is_open = |one: &Violation| {
+                matches!(one, Violation::Unsettled { .. } | Violation::Gap { .. })
+            };
+            let has_open = violations.iter().any(is_open);
+            if !has_open || clock::monotonic() >= end {
                 self.stop().await?;
-                return Ok((all, violations));
+                // What waits is not lost.
+                return match has_open && is_behind && violations.iter().all(is_open) {
+                    true => Err(Failure::failed(format!(
+                        "nothing is proven: {SETTLED:?} after the trial, triggers of `{TRIGGERED}` still wait for a \
+                         worker; this machine or the store is too busy: use a lower --rate"
+                    ))),
+                    false => Ok((past, violations, excused)),
+                };
             }
             clock::pause(Duration::from_millis(500)).await;
         }
@@ -379,16 +485,18 @@ impl Seen {
     }
 }
 
-/// The history of a job with its active runs; asked again while the store does not answer.
-async fn entries(store: &Store, job: &str, end: Instant) -> Outcome<Vec<HistoryEntry>> {
+/// The history of a job with its active runs, and whether a trigger of it waits; asked again while the store does
+/// not answer.
+async fn entries(store: &Store, job: &str, end: Instant) -> Outcome<(Vec<HistoryEntry>, bool)> {
     loop {
         let read = async {
             let (Some(queries), Some(history)) = (store.queries(), store.history()) else {
-                return Ok(Vec::new());
+                return Ok((Vec::new(), false));
             };
             let state = queries.get(job).await?;
+            let is_behind = state.head.as_ref().is_some_and(|head| head.trigger.is_some());
             let entries = history.entries(HistoryQuery::new(50_000).name(job)).await?;
-            Ok(state.with_active_runs(entries))
+            Ok((state.with_active_runs(entries), is_behind))
         };
         match read.await {
             Ok(entries) => return Ok(entries),
@@ -403,33 +511,18 @@ async fn entries(store: &Store, job: &str, end: Instant) -> Outcome<Vec<HistoryE
 
 /// The last occurrence of each job that was claimed.
 fn last_claimed(log: &[Event]) -> BTreeMap<String, i64> {
-    claimed(log).map(|(job, range)| (job.to_owned(), range.1)).collect()
-}
-
-/// The first and the last occurrence of each job that were claimed.
-fn claimed(log: &[Event]) -> impl Iterator<Item = (&str, (i64, i64))> {
-    let mut jobs: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
-    for event in log {
-        if let What::Claim(claims) = event.what {
-            let at = claims.occurrence;
-            let range = jobs.entry(&event.job).or_insert((at, at));
-            *range = (range.0.min(at), range.1.max(at));
-        }
+    let mut last: BTreeMap<String, i64> = BTreeMap::new();
+    for (event, claims) in claims(log) {
+        let occurrence = last.entry(event.job.clone()).or_insert(claims.occurrence);
+        *occurrence = claims.occurrence.max(*occurrence);
     }
-    jobs.into_iter()
-}
-
-/// The occurrences from the first that was claimed to the last one.
-fn due(log: &[Event]) -> usize {
-    let period = i64::try_from(PERIOD.as_millis()).unwrap_or(1);
-    let each = claimed(log).map(|(_, (first, last))| (last - first) / period + 1);
-    usize::try_from(each.sum::<i64>()).unwrap_or(0)
+    last
 }
 
 /// The occurrences with this outcome, those of ranges included.
 fn counted(entries: &[HistoryEntry], word: &str) -> usize {
     let period = i64::try_from(PERIOD.as_millis()).unwrap_or(1);
-    let those = entries.iter().filter(|entry| entry.outcome.word() == word);
+    let those = entries.iter().filter(|entry| entry.outcome.word() == word && !is_left_out(entry));
     let each = those.map(|entry| {
         let first = entry.occurrence.scheduled_at;
         (entry.last.unwrap_or(first) - first).num_milliseconds() / period + 1

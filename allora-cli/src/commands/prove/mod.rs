@@ -2,11 +2,14 @@
 
 mod campaign;
 mod cases;
+mod client;
+mod excused;
 mod interrupt;
 mod line;
 mod node;
 mod report;
 mod verdict;
+mod worker_clock;
 
 pub(crate) use node::{NODE, ProveNode};
 
@@ -38,8 +41,9 @@ use verdict::Verdict;
 /// cut off, and none may have run twice. The scratch store is removed, also after Ctrl-C, and nothing else is
 /// touched.
 ///
-/// Each line of the standard input marks the report: type `failover` when you begin one. The exit code is 0
-/// if nothing ran twice and nothing was lost, otherwise 1.
+/// Each line of the standard input marks the report: type `failover` when you begin one. After you have emptied
+/// the store, type `emptied`: what was in it is not called lost then, and a run at least once may be run again.
+/// Before you set its clock, type `clock`. The exit code is 0 if nothing ran twice and nothing was lost, otherwise 1.
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
     /// The time for which workers run, in minutes: 0.3 to 360, also in fractions.
@@ -57,6 +61,9 @@ pub(crate) struct Prove {
     /// Begins; needed for stores on other machines.
     #[arg(long)]
     yes: bool,
+    /// The library libfaketime, by which the clocks of workers are set.
+    #[arg(long, hide = true, value_name = "FILE")]
+    clock_library: Option<PathBuf>,
     /// Leaves out the conformance cases, each of which makes a store of its own.
     #[arg(long)]
     without_cases: bool,
@@ -150,6 +157,10 @@ impl Prove {
             false => cases::run(scratch, &interrupt)?,
         };
         let campaign = Campaign::new(scratch, self.minutes, self.rate, self.workers, seed)?;
+        let campaign = match &self.clock_library {
+            Some(library) => campaign.clocks(library)?,
+            None => campaign,
+        };
         let shown = self.place.shown()?;
         session::run(async {
             tokio::select! {

@@ -1,5 +1,6 @@
 //! A worker of `allora prove`: a process of its own.
 
+use super::worker_clock::WorkerClock;
 use crate::{
     clock,
     failure::{Failure, Outcome},
@@ -34,6 +35,12 @@ pub(crate) struct ProveNode {
     pairs: usize,
     /// The number of history entries that each job has.
     entries: u64,
+    /// Adds jobs of other kinds.
+    #[arg(long)]
+    mixed: bool,
+    /// The release whose jobs it has.
+    #[arg(long, default_value = "0")]
+    release: u32,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -44,6 +51,7 @@ impl ProveNode {
         workload: &FaultWorkload,
         pairs: usize,
         entries: u64,
+        release: u32,
         place: &StoreArgs,
     ) -> Outcome<Command> {
         let program = std::env::current_exe()
@@ -51,12 +59,17 @@ impl ProveNode {
         let mut command = Command::new(program);
         command.arg(NODE).arg(workload.path());
         command.args([pairs.to_string(), entries.to_string()]);
+        command.args(["--release", &release.to_string()]);
+        if workload.is_mixed() {
+            command.arg("--mixed");
+        }
         place.pass_to(&mut command);
         Ok(command)
     }
 
     pub(crate) fn run(self) -> Outcome {
         let stop = Node::stop_request();
+        WorkerClock::watch();
         session::run(async {
             let runtime = Tokio::current()?;
             let history = history(self.entries);
@@ -68,8 +81,10 @@ impl ProveNode {
                     Err(failure) => return Err(failure),
                 }
             };
-            let scheduler = FaultWorkload::new(&self.log, PERIOD)
-                .pairs(self.pairs)
+            let workload =
+                FaultWorkload::new(&self.log, PERIOD).pairs(self.pairs).release(self.release);
+            let workload = if self.mixed { workload.mixed() } else { workload };
+            let scheduler = workload
                 .scheduler(store, runtime, LEASE, WORK)
                 // Runs that hang must not use up the worker's capacity.
                 .concurrency(1_000)

@@ -37,6 +37,11 @@ pub(super) struct Verdict {
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) due: usize,
+    /// Triggers and edits that the store has acknowledged.
+    pub(super) triggers: usize,
+    pub(super) edits: usize,
+    /// The number of findings that are no violations because the store was emptied, or its clock set.
+    pub(super) excused: usize,
     /// At most once: the worker was killed in the run, which is recorded as lost.
     pub(super) cut_off: usize,
     /// Recorded as missed or skipped.
@@ -106,7 +111,7 @@ impl Verdict {
                 "hold": self.cases.hold, "denied": self.cases.denied,
                 "failed": failed.collect::<Vec<_>>(),
             },
-            "due": self.due, "run": self.summary.started.len(), "again": self.summary.again,
+            "due": self.due, "triggers": self.triggers, "edits": self.edits, "excused": self.excused, "run": self.summary.started.len(), "again": self.summary.again,
             "cut_off": self.cut_off, "left_out": self.left_out,
             "twice": self.twice(), "lost": self.lost(),
             "late_ms": {
@@ -136,6 +141,16 @@ impl Verdict {
              recorded as missed or skipped"
         );
         figures.push(("occurrences", text));
+        if self.triggers > 0 {
+            let text =
+                format!("{} triggers and {} edits were acknowledged", self.triggers, self.edits);
+            figures.push(("changes", text));
+        }
+        if self.excused > 0 {
+            let text =
+                format!("{} findings, since the store was emptied or its clock set", self.excused);
+            figures.push(("excused", text));
+        }
         figures.push(("ran twice", twice.to_string()));
         figures.push(("lost", lost.to_string()));
         let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|part| self.late(part));

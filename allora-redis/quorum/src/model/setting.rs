@@ -41,6 +41,21 @@ impl Setting {
         most: usize::MAX,
     };
 
+    /// The bounds, for readers.
+    pub(super) fn bounds(&self) -> String {
+        let Self { n, rounds, leases, losses, copies, late_note, rejoins, reads, .. } = self;
+        let delivery = if *leases { "take-overs" } else { "at most once" };
+        let more =
+            [(*losses, "losses"), (*copies, "copies"), (*rejoins, "rejoins"), (*reads, "reads")];
+        let more = more.iter().filter(|(count, _)| *count > 0);
+        let mut text = format!("{n} servers, ballots {rounds:?}, {delivery}");
+        more.for_each(|(count, what)| text += &format!(", {count} {what}"));
+        if *late_note {
+            text += ", a late message";
+        }
+        text
+    }
+
     /// A server forgets, and rejoins.
     pub(super) const LOSS: Self = Self { losses: 1, rejoins: 1, leases: false, ..Self::QUICK };
 }

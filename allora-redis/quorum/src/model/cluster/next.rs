@@ -8,6 +8,15 @@ impl Cluster {
     pub(in super::super) fn actions(&self, setting: &Setting) -> Vec<Action> {
         let mut actions = Vec::new();
         let n = setting.n;
+        // Nobody else sees the beginning of a proposer's first ballot: in whatever order it comes, the same
+        // states follow. So it goes first.
+        let first = self.proposers.iter().position(|proposer| proposer.begun == 0);
+        if let Some(p) = first {
+            return vec![Action::Begin(small(p))];
+        }
+        if self.is_over(setting) {
+            return actions;
+        }
         for (p, proposer) in self.proposers.iter().enumerate() {
             let p8 = small(p);
             if proposer.want.is_some() && proposer.begun < setting.rounds[p].len() {
@@ -66,6 +75,17 @@ impl Cluster {
             }
         }
         actions
+    }
+
+    /// True if no proposer and no read waits for anything, and none can begin: whatever happens now, nobody
+    /// learns of it.
+    fn is_over(&self, setting: &Setting) -> bool {
+        let is_done = |(p, proposer): (usize, &super::Proposer)| {
+            let is_last = proposer.begun == setting.rounds[p].len();
+            matches!(proposer.phase, Phase::Idle) && (proposer.want.is_none() || is_last)
+        };
+        self.proposers.iter().enumerate().all(is_done)
+            && self.reads.iter().all(|read| matches!(read, Read::Over))
     }
 
     fn rejoin_actions(&self, n: usize, actions: &mut Vec<Action>) {

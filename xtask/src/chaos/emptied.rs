@@ -1,0 +1,91 @@
+//! Empties a store under its workers: what an operator does by mistake.
+
+use crate::{Failure, Outcome, services::Arena};
+use std::process::Command;
+
+/// The tables of `prove`, in one row.
+const POSTGRES: &str = "DO $$ DECLARE t text; BEGIN \
+    SELECT string_agg(tablename, ', ') INTO STRICT t FROM pg_tables WHERE tablename LIKE 'allora_prove_%'; \
+    EXECUTE 'TRUNCATE ' || t; END $$";
+const MYSQL: &str = "SELECT concat('DELETE FROM ', table_name, ';') FROM information_schema.tables \
+    WHERE table_schema = 'allora' AND table_name LIKE 'allora_prove_%'";
+
+/// Removes every record.
+pub(super) fn empty(store: &str, arena: &Arena) -> Outcome {
+    let said = match store {
+        "postgres" => postgres(arena.port(0)),
+        "pgbouncer" => postgres(arena.port(1)),
+        "mysql" => {
+            let port = arena.port(0);
+            mysql(port, &format!("BEGIN; {} COMMIT; SELECT 'gone'", mysql(port, MYSQL)))
+        }
+        "etcd" | "etcd-cluster" => {
+            let mut etcdctl = Command::new("etcdctl");
+            etcdctl.arg(format!("--endpoints=http://127.0.0.1:{}", arena.port(0)));
+            output(etcdctl.args(["del", "", "--prefix"]))
+        }
+        // Anything else is an error.
+        _ => asked(arena.port(0), &["FLUSHALL"]).trim().replace("OK", "gone"),
+    };
+    match said.trim() {
+        said if said.is_empty() || said == "0" || said.contains(' ') => {
+            Err(Failure::Check(format!("{store} was not emptied")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn postgres(port: u16) -> String {
+    let mut psql = Command::new("psql");
+    psql.args([
+        "-h",
+        "127.0.0.1",
+        "-p",
+        &port.to_string(),
+        "-U",
+        "allora",
+        "postgres",
+        "-c",
+        POSTGRES,
+    ]);
+    output(psql.env("PGPASSWORD", "allora"))
+}
+
+fn mysql(port: u16, text: &str) -> String {
+    let mut mysql = Command::new("mariadb");
+    mysql.args(["--no-defaults", "-h", "127.0.0.1", "-P", &port.to_string(), "-u", "allora"]);
+    output(mysql.args(["-pallora", "-D", "allora", "-Ne", text]))
+}
+
+/// Nothing if it failed.
+fn output(command: &mut Command) -> String {
+    match command.output() {
+        Ok(said) if said.status.success() => String::from_utf8_lossy(&said.stdout).into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The store's own time in whole seconds since 1970, where it is asked for it.
+pub(super) fn time(store: &str, arena: &Arena) -> Option<i64> {
+    let said = match store {
+        "mysql" => mysql(arena.port(0), "SELECT floor(unix_timestamp(now(6)))"),
+        _ => {
+            let port = arena.port(usize::from(store == "pgbouncer"));
+            let mut psql = Command::new("psql");
+            psql.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "allora", "postgres"]);
+            psql.args(["-Atc", "SELECT floor(extract(epoch FROM clock_timestamp()))"]);
+            output(psql.env("PGPASSWORD", "allora"))
+        }
+    };
+    said.trim().parse().ok()
+}
+
+/// The answer of a Redis server.
+pub(super) fn asked(port: u16, words: &[&str]) -> String {
+    let mut client = Command::new("redis-cli");
+    client.args(["-h", "127.0.0.1", "-p", &port.to_string()]).args(words);
+    client
+        .output()
+        .map(|said| String::from_utf8_lossy(&said.stdout).into_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+//! `cargo xtask model`: the searches of all models, the large ones too, optimised.
+
+use crate::{
+    Failure, Outcome,
+    command::{cargo, run as run_step, target},
+};
+use serde_json::Value;
+use std::{fmt::Write, fs, path::PathBuf};
+
+/// The packages with models, and the module of each.
+const MODELS: [(&str, &str); 2] =
+    [("allora-core", "planner::model"), ("allora-redis-quorum", "model")];
+
+/// The folder of the results.
+fn folder() -> PathBuf {
+    target().join("model")
+}
+
+/// Searches, and keeps the results for `RELIABILITY.md`.
+pub(crate) fn run() -> Outcome {
+    let cannot = |cause| Failure::Check(format!("{}: {cause}", folder().display()));
+    if folder().exists() {
+        fs::remove_dir_all(folder()).map_err(cannot)?;
+    }
+    fs::create_dir_all(folder()).map_err(cannot)?;
+    for (package, module) in MODELS {
+        let mut search = cargo(&["test", "--release", "-p", package, "--all-features", "--lib"]);
+        search.args(["--", module, "--nocapture"]).env("ALLORA_MODEL", folder());
+        run_step(&format!("the models of {package}"), search)?;
+    }
+    Ok(())
+}
+
+/// The results of the last searches.
+pub(crate) fn results() -> Vec<Value> {
+    let files = fs::read_dir(folder()).into_iter().flatten().flatten();
+    let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+    let mut results: Vec<Value> =
+        texts.filter_map(|text| serde_json::from_str(&text).ok()).collect();
+    results.sort_by_key(|result| (result["model"].to_string(), result["what"].to_string()));
+    results
+}
+
+/// A section for `RELIABILITY.md`; empty without results.
+pub(crate) fn section(results: &[Value]) -> String {
+    if results.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "\n# Models\n\n\
+         *Searched by `cargo xtask model`: every order of events within the bounds, with the functions of the product.*\n\
+         States that differ only by a symmetry count once. No state was unsound, and from each a state without work can be\n\
+         reached.\n\n| model | bounds | states | steps | depth | |\n|---|---|---|---|---|---|\n",
+    );
+    let holds = |result: &&Value| result["violation"].is_null();
+    let word = |value: &Value| value.as_str().unwrap_or_default().replace('|', "/");
+    for result in results.iter().filter(holds) {
+        let (model, what) = (word(&result["model"]), word(&result["what"]));
+        let all = if result["whole"] == true { "all" } else { "cut off" };
+        let (states, steps, depth) = (&result["states"], &result["steps"], &result["depth"]);
+        let _ = writeln!(text, "| {model} | {what} | {states} | {steps} | {depth} | {all} |");
+    }
+    text += "\nA model that cannot fail proves nothing. Without any one of these rules the search finds a violation; the\n\
+             length is that of the shortest way to it.\n\n\
+             | model | the defect | states until then | length | violated |\n|---|---|---|---|---|\n";
+    for result in results.iter().filter(|result| !holds(result)) {
+        let (model, what) = (word(&result["model"]), word(&result["what"]));
+        let (states, length) = (&result["states"], &result["length"]);
+        let violated = word(&result["violation"]);
+        let _ = writeln!(text, "| {model} | {what} | {states} | {length} | {violated} |");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_section_lists_what_holds_and_what_is_found() {
+        let result = |what: &str, violation: Option<&str>| {
+            json!({ "model": "record", "what": what, "states": 5, "steps": 9, "depth": 3,
+                "whole": true, "violation": violation, "length": 2 })
+        };
+        let text = section(&[result("a", None), result("B", Some("twice"))]);
+        assert!(text.contains("| record | a | 5 | 9 | 3 | all |"), "{text}");
+        assert!(text.contains("| record | B | 5 | 2 | twice |"), "{text}");
+        assert_eq!(section(&[]), "");
+    }
+}
