@@ -40,39 +40,11 @@ pub fn seeds() -> Vec<u64> {
 /// # Panics
 /// Where they disagree, with the seed and the batch; if a call fails.
 pub async fn walk(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
-    let walk = compare(Walk::new(seed, 1_700_000_000_000_000), 300, ours, theirs).await;
-    assert!(walk.fences.len() > 20, "the walk claimed next to nothing");
-}
-
-/// As [`walk`], on two stores that have the same records, history and changes, two days later.
-///
-/// # Panics
-/// As [`walk`].
-pub async fn go_on(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
-    compare(Walk::new(seed, 1_700_172_800_000_000), 60, ours, theirs).await;
-}
-
-/// Walks on one store.
-pub(crate) async fn fill(store: &dyn Backend, turns: u32) {
-    let mut walk = Walk::new(1, 1_700_000_000_000_000);
-    for turn in 0..turns {
-        walk.wait(turn, store).await;
-        walk.turn(None, store).await;
-    }
-}
-
-/// The names of jobs and keys that walks use.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    NAMES.iter().chain(KEYS).copied()
-}
-
-async fn compare(mut walk: Walk, turns: u32, ours: &dyn Backend, theirs: &dyn Backend) -> Walk {
-    let seed = walk.seed;
-    for turn in 0..turns {
-        walk.wait(turn, theirs).await;
-        let observed = walk.turn(Some(ours), theirs).await;
+    let mut walk = Walk::new(seed);
+    for turn in 0..300 {
+        let observed = walk.turn(turn, &[ours, theirs]).await;
         let case = format!("ALLORA_SEED={seed}, turn {turn}: {}", observed.batch);
-        assert_eq!(observed.ours, observed.theirs, "{case}");
+        assert_eq!(observed.replies[0], observed.replies[1], "{case}");
         assert_eq!(all(ours).await, all(theirs).await, "states after {case}");
         assert_eq!(dues(ours).await, dues(theirs).await, "due queries after {case}");
         assert_eq!(changes(ours).await, changes(theirs).await, "changes after {case}");
@@ -85,7 +57,15 @@ async fn compare(mut walk: Walk, turns: u32, ours: &dyn Backend, theirs: &dyn Ba
             );
         }
     }
-    walk
+    assert!(walk.fences.len() > 20, "the walk claimed next to nothing");
+}
+
+/// The first batches of a walk, on one store.
+pub(crate) async fn fill(store: &dyn Backend) {
+    let mut walk = Walk::new(1);
+    for turn in 0..24 {
+        walk.turn(turn, &[store]).await;
+    }
 }
 
 fn queries(backend: &dyn Backend) -> &dyn Queries {
@@ -125,15 +105,13 @@ async fn dues(backend: &dyn Backend) -> Vec<(Vec<String>, Option<Time>)> {
     dues
 }
 
-/// The replies of both to one batch, as text.
+/// The replies of each store to one batch, as text.
 struct Observed {
     batch: String,
-    ours: String,
-    theirs: String,
+    replies: Vec<String>,
 }
 
 struct Walk {
-    seed: u64,
     random: Random,
     now_us: i64,
     fences: Vec<(String, i64)>,
@@ -149,24 +127,13 @@ struct Borrowed {
 }
 
 impl Walk {
-    fn new(seed: u64, now_us: i64) -> Self {
+    fn new(seed: u64) -> Self {
         Self {
-            seed,
             random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
-            now_us,
+            now_us: 1_700_000_000_000_000,
             fences: Vec::new(),
             claims: vec![1],
             is_usual: seed.is_multiple_of(2),
-        }
-    }
-
-    async fn wait(&mut self, turn: u32, store: &dyn Backend) {
-        self.now_us += [0, 1, 700, 1_500_000, 30_000_000][self.random.below(5)];
-        if turn.is_multiple_of(3) {
-            // Up to the very instant at which something is due.
-            let due = all(store).await.iter().filter_map(|state| state.due_at).min();
-            let soon = due.map_or(0, |due| due.timestamp_micros());
-            self.now_us = self.now_us.max(soon.min(self.now_us + 60_000_000));
         }
     }
 
@@ -175,9 +142,17 @@ impl Walk {
         !self.is_usual || self.random.below(8) == 0
     }
 
-    /// One batch of any operations. Mostly each is on a job of its own, as nodes send them.
-    async fn turn(&mut self, ours: Option<&dyn Backend>, theirs: &dyn Backend) -> Observed {
-        let states = all(theirs).await;
+    /// One batch of any operations. Mostly each is on a job of its own, as nodes send them. The last store
+    /// is the one to agree with.
+    async fn turn(&mut self, turn: u32, stores: &[&dyn Backend]) -> Observed {
+        let states = all(stores[stores.len() - 1]).await;
+        self.now_us += [0, 1, 700, 1_500_000, 30_000_000][self.random.below(5)];
+        if turn.is_multiple_of(3) {
+            // Up to the very instant at which something is due.
+            let due = states.iter().filter_map(|state| state.due_at).min();
+            let soon = due.map_or(0, |due| due.timestamp_micros());
+            self.now_us = self.now_us.max(soon.min(self.now_us + 60_000_000));
+        }
         let (node, names) = match self.random.below(9) {
             0 => (OPERATOR, vec![self.name().to_owned()]),
             _ => (NODES[self.random.below(2)], self.names()),
@@ -213,19 +188,19 @@ impl Walk {
             operations.push(operation.by(author));
         }
         let batch = Batch::new(node, TimeSource::Fixed(self.now()), &operations);
-        let a = match ours {
-            Some(ours) => shown(ours.reschedule(batch).await.unwrap()),
-            None => String::new(),
-        };
-        let b = theirs.reschedule(batch).await.unwrap();
-        for (operation, reply) in operations.iter().zip(&b.replies) {
+        let mut applied = Vec::new();
+        for store in stores {
+            applied.push(store.reschedule(batch).await.unwrap());
+        }
+        for (operation, reply) in operations.iter().zip(&applied[stores.len() - 1].replies) {
             if let Ok(Reply::Claimed(claimed)) = reply
                 && !KEYS.contains(&operation.name)
             {
                 self.fences.push((operation.name.to_owned(), claimed.fence));
             }
         }
-        Observed { batch: format!("{batch:?}"), ours: a, theirs: shown(b) }
+        let replies = applied.into_iter().map(shown).collect();
+        Observed { batch: format!("{batch:?}"), replies }
     }
 
     /// Some of the names, in any order; now and then one of them twice.

@@ -12,11 +12,10 @@ use allora_core::{
         NewSchedule, NotRun, NotRunReason, On, Operation, Page, Reply, TimeSource,
     },
     schedule::Calendar,
-    store::{Commit, Draft, Load, Loaded, RecordStore},
     time::from_millis,
 };
 use serde::Serialize;
-use std::{collections::BTreeSet, fmt::Write, path::Path, time::Duration};
+use std::{fmt::Write, path::Path, time::Duration};
 
 /// A definition of each kind of schedule, and each setting.
 const DEFINITIONS: &[(&str, &str)] = &[
@@ -47,8 +46,16 @@ pub async fn fill(store: impl Backend + Clone) {
     let client = Schedules::new(store.clone()).unwrap().by("ann");
     let holidays = Calendar::parse("2026-12-25 # Christmas\n2026-12-26").unwrap();
     client.upsert_calendar("holidays", &holidays).await.unwrap();
-    differential::fill(&store, 24).await;
-    let node = Node { store: &store, ms: FILLED + 3_600_000 };
+    differential::fill(&store).await;
+    fill_jobs(&store).await;
+}
+
+/// The part of [`fill`] for a store without queries: jobs of every kind.
+///
+/// # Panics
+/// If something is refused.
+pub async fn fill_jobs(store: &dyn Backend) {
+    let node = Node { store, ms: FILLED + 3_600_000 };
     for (name, text) in DEFINITIONS {
         node.create(name, text, b"{}").await;
     }
@@ -104,13 +111,15 @@ pub async fn fill(store: impl Backend + Clone) {
 pub async fn told(store: impl Backend + Clone) -> String {
     let client = Schedules::new(store.clone()).unwrap();
     let queries = store.queries().unwrap();
+    let node = Node { store: &store, ms: FILLED + 86_400_000 };
     let mut text = String::new();
     for prefix in
         ["", "allora:key:", "allora:node:", "allora:calendar:", "allora:mark:", "allora:hours:"]
     {
         for state in queries.list(Page::first(1_000).prefix(prefix)).await.unwrap() {
             line(&mut text, "job", &state);
-            assert_eq!(queries.get(&state.name).await.unwrap().fence, state.fence);
+            assert_eq!(queries.get(&state.name).await.unwrap(), state);
+            assert_eq!(node.read(&state.name).await, state, "as nodes read it");
             if prefix.is_empty() {
                 client.why(&state.name, None).await.unwrap();
                 let definition = client.definition(&state).await.map(|it| it.text().to_owned());
@@ -131,6 +140,19 @@ pub async fn told(store: impl Backend + Clone) -> String {
     let calendars = client.calendar("holidays").await.unwrap().to_string();
     line(&mut text, "calendar", &calendars);
     client.counts("").await.unwrap();
+    text
+}
+
+/// The states of these jobs as nodes read them, one on a line.
+///
+/// # Panics
+/// If one cannot be read.
+pub async fn told_of(store: &dyn Backend, names: &[&str]) -> String {
+    let node = Node { store, ms: FILLED + 86_400_000 };
+    let mut text = String::new();
+    for name in names {
+        line(&mut text, "job", &node.read(name).await);
+    }
     text
 }
 
@@ -167,48 +189,36 @@ pub async fn goes_on(store: impl Backend + Clone) {
     }
 }
 
-/// Copies records, history and changes to an empty store.
-///
-/// # Panics
-/// If a record cannot be read or written.
-pub async fn copy<A, B>(from: &A, to: &B)
-where
-    A: RecordStore + Backend,
-    B: RecordStore,
-{
-    let mut names: BTreeSet<String> = differential::names().map(str::to_owned).collect();
-    let entries = from.history().unwrap().entries(HistoryQuery::new(100_000)).await.unwrap();
-    let changes = from.queries().unwrap().changes(HistoryQuery::new(100_000)).await.unwrap();
-    names.extend(entries.iter().map(|entry| entry.name.clone()));
-    names.extend(changes.iter().map(|change| change.name.clone()));
-    names.extend(from.scan("", None, 100_000).await.unwrap().into_iter().map(|(name, _)| name));
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let time = TimeSource::Fixed(from_millis(FILLED).unwrap());
-    let read = from.load(Load::new("n", time, &names)).await.unwrap().records;
-    let none = to.load(Load::new("n", time, &names)).await.unwrap().records;
-    let mut drafts = Vec::new();
-    for ((name, read), none) in names.iter().zip(read).zip(none) {
-        let loaded: Loaded<B::Version> = none.unwrap();
-        let Some(record) = read.unwrap().record.unwrap() else { continue };
-        let mut draft = Draft::new(name, loaded, record);
-        draft.history = entries.iter().filter(|entry| entry.name == *name).cloned().collect();
-        draft.changes = changes.iter().filter(|change| change.name == *name).cloned().collect();
-        drafts.push(draft);
-    }
-    let commit = Commit::new("n", from_millis(FILLED).unwrap(), drafts);
-    to.commit(commit).await.unwrap().into_iter().for_each(|outcome| drop(outcome.unwrap()));
-}
-
 /// The text in this file; if `ALLORA_WRITE_FIXTURE` is set, writes `text` there first.
 ///
 /// # Panics
 /// If there is no such file.
-pub async fn kept(file: &Path, text: impl AsyncFnOnce() -> String) -> String {
+pub async fn kept(file: &str, text: impl AsyncFnOnce() -> String) -> String {
     if std::env::var_os("ALLORA_WRITE_FIXTURE").is_some() {
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::create_dir_all(Path::new(file).parent().unwrap()).unwrap();
         std::fs::write(file, text().await).unwrap();
     }
     std::fs::read_to_string(file).unwrap()
+}
+
+/// A line of words of any bytes: JSON, in which a byte is the character of its number.
+///
+/// # Panics
+/// Never.
+pub fn words_line(words: impl IntoIterator<Item: AsRef<[u8]>>) -> String {
+    let text = |word: &[u8]| word.iter().copied().map(char::from).collect::<String>();
+    let words: Vec<String> = words.into_iter().map(|word| text(word.as_ref())).collect();
+    serde_json::to_string(&words).unwrap() + "\n"
+}
+
+/// The words of a line that [`words_line`] wrote.
+///
+/// # Panics
+/// At any other line.
+pub fn words(line: &str) -> Vec<Vec<u8>> {
+    let words: Vec<String> = serde_json::from_str(line).unwrap();
+    let bytes = |word: &String| word.chars().map(|c| u8::try_from(c).unwrap()).collect();
+    words.iter().map(bytes).collect()
 }
 
 /// Compares line by line what is told with what was.

@@ -4,16 +4,11 @@
 //! value; bytes are the characters of the same numbers.
 
 use crate::stores::{Single, members, patient, runtime};
-use allora_conformance::upgrade::{agrees, fill, goes_on, kept, told};
+use allora_conformance::upgrade::{agrees, fill, goes_on, kept, told, words, words_line};
 use allora_etcd::{
     Etcd,
     etcd_client::{Client, DeleteOptions, GetOptions},
 };
-use std::path::{Path, PathBuf};
-
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/upgrade").join(name)
-}
 
 async fn open(prefix: &str) -> Etcd {
     let builder = patient(Etcd::builder().prefix(prefix).history(100_000));
@@ -26,16 +21,15 @@ fn what_the_first_version_left_is_read_and_goes_on() {
     runtime().block_on(async {
         let prefix = format!("u{:x}", std::process::id());
         let mut client = Client::connect(&urls, None).await.unwrap();
-        let text = kept(&file("keys.jsonl"), async || dump(&mut client, &prefix).await).await;
+        let text =
+            kept("tests/it/upgrade/keys.jsonl", async || dump(&mut client, &prefix).await).await;
         for line in text.lines() {
-            let [key, value]: [String; 2] = serde_json::from_str(line).unwrap();
-            let bytes =
-                |text: &str| text.chars().map(|c| u8::try_from(c).unwrap()).collect::<Vec<u8>>();
-            let key = [format!("{prefix}/").as_bytes(), &bytes(&key)].concat();
-            client.put(key, bytes(&value), None).await.unwrap();
+            let [key, value] = words(line).try_into().unwrap();
+            let key = [format!("{prefix}/").as_bytes(), &key].concat();
+            client.put(key, value, None).await.unwrap();
         }
         let etcd = open(&prefix).await;
-        let expected = kept(&file("told.txt"), async || told(etcd.clone()).await).await;
+        let expected = kept("tests/it/upgrade/told.txt", async || told(etcd.clone()).await).await;
         agrees(&told(etcd.clone()).await, &expected);
         goes_on(etcd).await;
         clear(&mut client, &prefix).await;
@@ -52,7 +46,7 @@ fn the_fixture_has_each_family_of_keys() {
         .filter_map(|rest| rest.split('"').next())
         .collect();
     assert!(families.len() > 8, "{families:?}");
-    let keys = std::fs::read_to_string(file("keys.jsonl")).unwrap();
+    let keys = std::fs::read_to_string("tests/it/upgrade/keys.jsonl").unwrap();
     for family in families {
         // Sessions end with their nodes; no tombstone was removed; a hint is of one process.
         let is_fleeting = ["session/", "min_fence", "page_hint", "notification"].contains(&family);
@@ -71,15 +65,9 @@ async fn dump(client: &mut Client, prefix: &str) -> String {
     let prefix_len = prefix.len() + 1;
     let all = GetOptions::new().with_prefix();
     let all = client.get(format!("{prefix}/"), Some(all)).await.unwrap();
-    let mut text = String::new();
-    for kv in all.kvs() {
-        let text_of = |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
-        let line = [text_of(&kv.key()[prefix_len..]), text_of(kv.value())];
-        if !line[0].starts_with("session/") {
-            text += &serde_json::to_string(&line).unwrap();
-            text.push('\n');
-        }
-    }
+    let lines = all.kvs().iter().map(|kv| (&kv.key()[prefix_len..], kv.value()));
+    let kept = lines.filter(|(key, _)| !key.starts_with(b"session/"));
+    let text = kept.map(|(key, value)| words_line([key, value])).collect();
     clear(client, prefix).await;
     text
 }

@@ -4,41 +4,26 @@
 //! definitions of the tables come from `migrate/tests.rs`.
 
 use crate::stores::{Db, Place, on, on_every_database};
-use allora_conformance::{
-    differential,
-    upgrade::{agrees, copy, fill, goes_on, kept, told},
-};
-use allora_memory::Memory;
+use allora_conformance::upgrade::{agrees, fill, goes_on, kept, told};
 use allora_sql::sqlx::{self, AssertSqlSafe, Connection, Row, SqliteConnection};
-use std::path::{Path, PathBuf};
 
 const TABLES: [&str; 8] = ["meta", "job", "state", "rare", "data", "history", "change", "flag"];
-
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/upgrade").join(name)
-}
 
 on_every_database! { what_the_first_version_left_is_read_and_goes_on }
 
 async fn what_the_first_version_left_is_read_and_goes_on(place: Place) {
-    kept(&file("rows.sql"), dump).await;
+    kept("tests/it/upgrade/rows.sql", dump).await;
     load(&place).await;
     let sql = place.builder().history(100_000).connect(&place.url).await.unwrap();
-    let expected = kept(&file("told.txt"), async || told(sql.clone()).await).await;
+    let expected = kept("tests/it/upgrade/told.txt", async || told(sql.clone()).await).await;
     agrees(&told(sql.clone()).await, &expected);
-    let memory = Memory::new().with_history(100_000);
-    copy(&sql, &memory).await;
-    for seed in [1, 2] {
-        differential::go_on(seed, &sql, &memory).await;
-    }
-    insert(&place).await;
-    goes_on(place.open().await).await;
+    goes_on(sql).await;
 }
 
 /// Makes the tables of version 1, with their rows.
 async fn load(place: &Place) {
     let system = place.url.split(':').next().unwrap();
-    let tables = std::fs::read_to_string(file(&format!("{system}.sql"))).unwrap();
+    let tables = std::fs::read_to_string(format!("tests/it/upgrade/{system}.sql")).unwrap();
     let tables = tables.lines().map(|statement| statement.replace("{p}", &place.prefix));
     // A database that is new is made by the connection.
     let url = if system == "sqlite" { "?mode=rwc" } else { "" };
@@ -53,7 +38,7 @@ async fn insert(place: &Place) {
     let is_postgres = place.url.starts_with("postgres");
     let mut statements = vec!["BEGIN".to_owned()];
     statements.extend(TABLES.map(|table| format!("DELETE FROM {p}_{table}")));
-    for row in std::fs::read_to_string(file("rows.sql")).unwrap().lines() {
+    for row in std::fs::read_to_string("tests/it/upgrade/rows.sql").unwrap().lines() {
         let row = row.replace("{p}", p);
         statements.push(if is_postgres { row.replace("X'", "'\\x") } else { row });
     }
@@ -117,7 +102,7 @@ fn the_fixture_has_a_value_in_each_column_of_each_table() {
 /// A property or a word that is new has to be in the fixture of its version.
 #[test]
 fn the_fixture_has_each_property_outcome_reason_action_and_setting() {
-    let told = std::fs::read_to_string(file("told.txt")).unwrap();
+    let told = std::fs::read_to_string("tests/it/upgrade/told.txt").unwrap();
     let schema: serde_json::Value = serde_json::from_str(allora_core::JSON_SCHEMA).unwrap();
     let mut missing = Vec::new();
     for of in ["JobState", "HistoryEntry", "Change", "StoredSchedule", "Lease", "Chain", "FollowUp"]
