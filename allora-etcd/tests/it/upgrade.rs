@@ -4,7 +4,7 @@
 //! value; bytes are the characters of the same numbers.
 
 use crate::stores::{Single, members, patient, runtime};
-use allora_conformance::upgrade::{agrees, fill, goes_on, kept, told, words, words_line};
+use allora_conformance::upgrade::{agrees, fill, goes_on, kept, survives, told, words, words_line};
 use allora_etcd::{
     Etcd,
     etcd_client::{Client, DeleteOptions, GetOptions},
@@ -23,11 +23,7 @@ fn what_the_first_version_left_is_read_and_goes_on() {
         let mut client = Client::connect(&urls, None).await.unwrap();
         let text =
             kept("tests/it/upgrade/keys.jsonl", async || dump(&mut client, &prefix).await).await;
-        for line in text.lines() {
-            let [key, value] = words(line).try_into().unwrap();
-            let key = [format!("{prefix}/").as_bytes(), &key].concat();
-            client.put(key, value, None).await.unwrap();
-        }
+        put(&mut client, &prefix, &text).await;
         let etcd = open(&prefix).await;
         let expected = kept("tests/it/upgrade/told.txt", async || told(etcd.clone()).await).await;
         agrees(&told(etcd.clone()).await, &expected);
@@ -36,10 +32,27 @@ fn what_the_first_version_left_is_read_and_goes_on() {
     });
 }
 
+#[test]
+fn no_damage_of_any_key_ends_a_node() {
+    let Some(urls) = members::<Single>() else { return };
+    runtime().block_on(async {
+        let prefix = format!("d{:x}", std::process::id());
+        let mut client = Client::connect(&urls, None).await.unwrap();
+        let keys = std::fs::read_to_string("tests/it/upgrade/keys.jsonl").unwrap();
+        put(&mut client, &prefix, &keys).await;
+        let etcd = open(&prefix).await;
+        survives(&etcd, &keys, async |words| {
+            put(&mut client, &prefix, &words_line(words)).await;
+        })
+        .await;
+        clear(&mut client, &prefix).await;
+    });
+}
+
 /// A family of keys that is new has to be in the fixture of its version.
 #[test]
 fn the_fixture_has_each_family_of_keys() {
-    let source = include_str!("../../src/keys.rs");
+    let source = include_str!("../../src/keys.rs").split("#[cfg(test)]").next().unwrap();
     let families: Vec<&str> = ["of(\"", "under(\""]
         .into_iter()
         .flat_map(|call| source.split(call).skip(1))
@@ -51,6 +64,14 @@ fn the_fixture_has_each_family_of_keys() {
         // Sessions end with their nodes; no tombstone was removed; a hint is of one process.
         let is_fleeting = ["session/", "min_fence", "page_hint", "notification"].contains(&family);
         assert!(is_fleeting || keys.contains(&format!("[\"{family}")), "{family}");
+    }
+}
+
+async fn put(client: &mut Client, prefix: &str, lines: &str) {
+    for line in lines.lines() {
+        let [key, value] = words(line).try_into().unwrap();
+        let key = [format!("{prefix}/").as_bytes(), &key].concat();
+        client.put(key, value, None).await.unwrap();
     }
 }
 

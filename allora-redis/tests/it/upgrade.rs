@@ -4,7 +4,7 @@
 //! are the characters of the same numbers.
 
 use crate::stores::{Kind, Place, runtime};
-use allora_conformance::upgrade::{agrees, fill, goes_on, kept, told, words, words_line};
+use allora_conformance::upgrade::{agrees, fill, goes_on, kept, survives, told, words, words_line};
 use allora_redis::Redis;
 use redis::{AsyncCommands, aio::ConnectionLike};
 
@@ -22,6 +22,22 @@ fn what_the_first_version_left_is_read_and_goes_on() {
         let expected = kept("tests/it/upgrade/told.txt", async || told(redis.clone()).await).await;
         agrees(&told(redis.clone()).await, &expected);
         goes_on(redis).await;
+        place.clear().await;
+    });
+}
+
+#[test]
+fn no_damage_of_any_key_ends_a_node() {
+    let Some(place) = Kind::One.place() else { return };
+    runtime().block_on(async {
+        load(&place).await;
+        let redis = open(&place).await;
+        let mut raw = place.raw().await.remove(0);
+        survives(&redis, &keys(&place), async |words| {
+            // A score may be none any more.
+            drop(raw.req_packed_command(&command(&words)).await);
+        })
+        .await;
         place.clear().await;
     });
 }
@@ -45,14 +61,21 @@ fn the_fixture_has_each_family_of_keys() {
 }
 
 async fn load(place: &Place) {
-    let text = std::fs::read_to_string("tests/it/upgrade/keys.jsonl").unwrap();
     let mut raw = place.raw().await.remove(0);
-    for line in text.replace("{p}", &format!("{{{}}}", place.prefix)).lines() {
-        let words = words(line);
-        let mut command = redis::cmd(str::from_utf8(&words[0]).unwrap());
-        words[1..].iter().for_each(|word| drop(command.arg(word)));
-        raw.req_packed_command(&command).await.unwrap();
+    for line in keys(place).lines() {
+        raw.req_packed_command(&command(&words(line))).await.unwrap();
     }
+}
+
+fn keys(place: &Place) -> String {
+    let text = std::fs::read_to_string("tests/it/upgrade/keys.jsonl").unwrap();
+    text.replace("{p}", &format!("{{{}}}", place.prefix))
+}
+
+fn command(words: &[Vec<u8>]) -> redis::Cmd {
+    let mut command = redis::cmd(str::from_utf8(&words[0]).unwrap());
+    command.arg(&words[1..]);
+    command
 }
 
 /// The commands that make the keys of a new store, filled.

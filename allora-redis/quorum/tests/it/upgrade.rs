@@ -21,7 +21,7 @@ fn what_the_first_version_left_is_read_and_goes_on() {
         for url in &urls {
             let mut set = redis::cmd("HSET");
             set.arg(format!("{prefix}:quorum"));
-            fields.iter().flatten().for_each(|text| drop(set.arg(text)));
+            set.arg(fields.concat());
             let () = set.query_async(&mut raw(url).await.unwrap()).await.unwrap();
         }
         let node = join(&urls, &prefix).await;
