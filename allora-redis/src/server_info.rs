@@ -1,7 +1,7 @@
 //! Checks of a server before it is used.
 
 use crate::{client::Connection, server::Failure};
-use allora_core::{Error, Result};
+use allora_core::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 
 /// The oldest version that is supported: 6.2, the first whose scripts do all that ours do, and the
@@ -13,6 +13,8 @@ const OLDEST: (u64, u64) = (6, 2);
 pub(crate) struct ServerInfo {
     version: String,
     is_replica: bool,
+    /// It has just been started, and says of itself meanwhile that it keeps no file.
+    is_loading: bool,
     is_clustered: bool,
     is_sentinel: bool,
     has_file: bool,
@@ -95,6 +97,7 @@ impl ServerInfo {
                 "redis_version" => server.version = value.to_owned(),
                 "redis_mode" => server.is_sentinel = value == "sentinel",
                 "role" => server.is_replica = value == "slave",
+                "loading" => server.is_loading = value == "1",
                 "cluster_enabled" => server.is_clustered = value == "1",
                 "aof_enabled" => server.has_file = value == "1",
                 "connected_slaves" => server.replicas = value.parse().unwrap_or(0),
@@ -113,6 +116,10 @@ impl ServerInfo {
     pub(crate) fn check(&self, place: &str, expected: Expected, ephemeral: bool) -> Result {
         let wrong = |what: String| Err(Error::invalid(format!("{place} {what}")).op("connect"));
         check_version(place, &self.version)?;
+        if self.is_loading {
+            let what = format!("{place} is loading its data; try again");
+            return Err(Error::new(ErrorKind::Unavailable, what).op("connect"));
+        }
         if self.is_sentinel {
             return wrong("is a sentinel; connect with `RedisBuilder::connect_sentinel`".into());
         }
@@ -211,6 +218,15 @@ mod tests {
         }
         let why = check("enabled:0", "enabled:0", Expected::Cluster).unwrap_err();
         assert!(why.contains("not a node"), "{why}");
+    }
+
+    #[test]
+    fn a_server_that_loads_its_data_is_asked_again() {
+        let info = GOOD.replace("aof_enabled:1", "aof_enabled:0\r\nloading:1");
+        let mut server = ServerInfo::read(&info);
+        server.has_snapshots = Some(false);
+        let refused = server.check("redis://h:1", Expected::One, false).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     }
 
     #[test]

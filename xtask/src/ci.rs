@@ -36,7 +36,9 @@ pub(crate) fn run() -> Outcome {
     let report = test::run(&test::Request::everything());
     failures.extend(report.failure());
     // The tests have installed the servers and built the command.
-    if let Err(Failure::Usage(what) | Failure::Check(what)) = chaos::each() {
+    if let Err(Failure::Usage(what) | Failure::Check(what)) =
+        chaos::each().and_then(|()| chaos::find_planted())
+    {
         failures.push(what);
     }
     // The tests have installed the servers. A new release of one is no fault of a change.

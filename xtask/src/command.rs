@@ -30,6 +30,14 @@ pub(crate) fn target() -> PathBuf {
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
+    // Variables about the package of this program would have every dependency built again that reads them.
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start))
+        }) {
+            command.env_remove(name);
+        }
+    }
     // One that is named by the user, or by the cargo that runs us, is the one to take.
     if env::var_os("PROTOC").is_none()
         && let (Ok(protoc), Ok(include)) =

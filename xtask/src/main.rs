@@ -52,12 +52,13 @@ cargo xtask COMMAND
                  `allora prove` on private servers that are killed, frozen, restarted and failed
                  over, emptied, without room on their disks (as root) and with clocks that are set;
                  fails if something ran twice or was lost, or a fault did not happen
-                 --store   sqlite, postgres, pgbouncer, mysql, redis, redis-sentinel, etcd,
-                           etcd-cluster, or each, all at the same time
+                 --store   sqlite, postgres, pgbouncer, mysql, redis, redis-sentinel, redis-cluster,
+                           etcd, etcd-cluster, or each, all at the same time
                  --minutes (default: 5)
                  --rate    occurrences each second (default: 50)
                  --debug   the build of the tests, as `ci` has it
                  --short   only killed, frozen, restarted and failed over, as `ci` has it
+  chaos --planted  defects are planted in the workers, and each must be found
   chaos report   writes RELIABILITY.md from the results in the target folder
   sim [--hours N] [--seed S]
                  simulated clusters in which much goes wrong, until N hours of them have passed

@@ -246,12 +246,13 @@ fn masked(url: &str) -> String {
     if let Ok(url) = Url::parse(url) {
         return url.to_string();
     }
-    let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else { return "a store".into() };
+    // A password may have a ? or # in it, although that is wrong.
+    let until = |text: &str, ends: &[char]| text.split(ends).next().unwrap_or_default().to_owned();
     match rest.rsplit_once('@') {
-        None => format!("{scheme}://{rest}"),
+        None => format!("{scheme}://{}", until(rest, &['?', '#'])),
         Some((login, place)) => {
-            let user = login.split(':').next().unwrap_or_default();
+            let (user, place) = (until(login, &[':', '?', '#']), until(place, &['?', '#']));
             format!("{scheme}://{user}:***@{place}")
         }
     }
@@ -320,6 +321,9 @@ mod tests {
             ("redis+cluster://u:hu@sh@a,b", "redis+cluster://u:***@a,b"),
             ("redis-quorum://a,b,c", "redis-quorum://a,b,c"),
             ("etcds://u:hush@h?x=hush", "etcds://u:***@h"),
+            ("redis://u:hu#sh@h:1/2", "redis://u:***@h:1/2"),
+            ("etcd://u:hu?sh@h", "etcd://u:***@h"),
+            ("etcd://h?x=hush", "etcd://h"),
             ("hush", "a store"),
         ] {
             assert_eq!(masked(url), is);

@@ -21,6 +21,9 @@ pub const LEAST: &str = "at-least-once";
 /// The job that runs at most once.
 pub const ONCE: &str = "at-most-once";
 
+/// The largest number of instants in a period at which jobs are due: closer to each other than runs are long.
+const INSTANTS: u32 = 4;
+
 /// The jobs that the nodes of one test run, and the files that they write.
 #[derive(Clone, Debug)]
 pub struct FaultWorkload {
@@ -92,11 +95,11 @@ impl FaultWorkload {
 
     /// Each of the pairs' jobs, with its number.
     fn scheduled(&self) -> impl Iterator<Item = (u32, String, Every)> {
-        // Spread over the period, so that a fault at any time meets some runs.
-        let pairs = u32::try_from(self.pairs).unwrap_or(u32::MAX).max(1);
+        // Spread over the period, so that a fault at any time meets some runs; several are due at one instant.
+        let instants = u32::try_from(self.pairs).unwrap_or(u32::MAX).clamp(1, INSTANTS);
         let spread = move |number| {
             // Texts of schedules have whole milliseconds.
-            let phase = self.period * (number / 2) / pairs;
+            let phase = self.period * (number / 2 % instants) / instants;
             every(self.period).phase(Duration::from_millis(phase.as_millis() as u64))
         };
         self.names().zip(0..).map(move |(name, number)| (number, name, spread(number)))

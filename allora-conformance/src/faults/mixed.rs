@@ -34,7 +34,8 @@ const LEFT_OUT: i64 = 5;
 
 /// The job before another one.
 const BEFORE: &str = "at-least-once-before";
-const AFTER: &str = "at-least-once-after";
+/// The job after it.
+pub const FOLLOWER: &str = "at-least-once-after";
 
 /// The name of the calendar, and of the key.
 const SHARED: &str = "faults";
@@ -92,7 +93,7 @@ where
     let keyed = job(every(period * 2), work.clone()).catch_up(CatchUp::All { limit: 1_000 });
     builder
         .add(KEYED[1], keyed.at_least_once(lease).concurrency_key(SHARED, 1))
-        .add(AFTER, job(never(), work.clone()).at_least_once(lease).after(BEFORE, On::Success))
+        .add(FOLLOWER, job(never(), work.clone()).at_least_once(lease).after(BEFORE, On::Success))
         .kind(KIND, work)
 }
 
@@ -130,7 +131,7 @@ pub(super) fn check(
     // The occurrences that were followed, each with its follow-ups.
     let mut followers: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for job in log.keys() {
-        if let Some((AFTER, id)) = trigger_of(job)
+        if let Some((FOLLOWER, id)) = trigger_of(job)
             && let Some((_, at)) = followed(id).and_then(|key| key.rsplit_once('/'))
         {
             followers.entry(at.to_owned()).or_default().insert(job);
@@ -143,11 +144,11 @@ pub(super) fn check(
         let at = at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
         match followers.get(&at).map_or(0, BTreeSet::len) {
             0 if occurrence <= until && at > first => {
-                found.push(Violation::Gap { job: AFTER.to_owned(), occurrence });
+                found.push(Violation::Gap { job: FOLLOWER.to_owned(), occurrence });
             }
             0 | 1 => {}
             _ => {
-                let (job, fence) = (AFTER.to_owned(), 0);
+                let (job, fence) = (FOLLOWER.to_owned(), 0);
                 found.push(Violation::Duplicate { job, occurrence, fence });
             }
         }
@@ -265,7 +266,7 @@ mod tests {
     /// All promises of these jobs are kept.
     fn sound() -> Vec<Event> {
         let after =
-            booked(AFTER, Some(&format!("allora:after:1:{BEFORE}/1/1970-01-01T00:00:02.000Z")));
+            booked(FOLLOWER, Some(&format!("allora:after:1:{BEFORE}/1/1970-01-01T00:00:02.000Z")));
         vec![
             event(&booked(TRIGGERED, Some("7")), 3, claim(3, 1)),
             event(BEFORE, 2_000, claim(2_000, 1)),
@@ -293,11 +294,11 @@ mod tests {
         };
         let lost = broken(&|log| drop(log.remove(0)));
         assert_eq!(lost, [Violation::Gap { job: id, occurrence: 3 }]);
-        let job = AFTER.to_owned();
+        let job = FOLLOWER.to_owned();
         let unfollowed = broken(&|log| log.push(event(BEFORE, 4_300, end(4_000, 2))));
         assert_eq!(unfollowed, [Violation::Gap { job: job.clone(), occurrence: 4_000 }]);
         let twice = broken(&|log| {
-            let again = booked(AFTER, Some("allora:after:2:x/1/1970-01-01T00:00:02.000Z"));
+            let again = booked(FOLLOWER, Some("allora:after:2:x/1/1970-01-01T00:00:02.000Z"));
             log.push(event(&again, 2_500, claim(2_500, 2)));
         });
         assert_eq!(twice, [Violation::Duplicate { job, occurrence: 2_000, fence: 0 }]);

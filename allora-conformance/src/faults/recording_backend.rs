@@ -5,8 +5,8 @@ use crate::history::{self, Claims, Outcome, What, booked};
 use allora_core::{
     Backend, Result, Time,
     backend::{
-        Action, Applied, Batch, ClaimDue, Claimed, ClaimedDue, Completion, JobState, OnExpiry,
-        Operation, Queries, Reply, TimeSource,
+        Action, Advance, Applied, Batch, ClaimDue, Claimed, ClaimedDue, Completion, JobState,
+        OnExpiry, Operation, Queries, Reply, TimeSource,
     },
     is_internal,
 };
@@ -16,7 +16,7 @@ use std::{
     fs::{File, OpenOptions},
     io::Write,
     path::Path,
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock, Mutex, MutexGuard},
     time::{Instant, SystemTime},
 };
 
@@ -64,12 +64,15 @@ pub fn wall() -> i64 {
 /// A store that writes its operations and replies to a log.
 pub type RecordingBackend = Wrapped<Recording>;
 
+/// By job and fence: the name in the log, and the occurrence.
+type Claimings = HashMap<(String, i64), (String, i64)>;
+
 /// The hooks of a [`RecordingBackend`].
 #[derive(Debug)]
 pub struct Recording {
     log: Log,
     /// The occurrences of this node's runs, by job and fence, each with the name that it has in the log.
-    claimed: Mutex<HashMap<(String, i64), (String, i64)>>,
+    claimed: Mutex<Claimings>,
     /// When an operation was sent for the first time. A lost reply came somewhere between then and
     /// the reply to the repetition.
     sent: Mutex<HashMap<(String, u128), i64>>,
@@ -131,9 +134,21 @@ impl Recording {
                 );
             }
             (Action::Advance(advance), Reply::State(state)) if state.next == advance.then => {
-                let first = advance.expected.timestamp_millis();
-                let last = advance.not_run.last.timestamp_millis();
-                self.log.write(name, node, now.timestamp_millis(), What::Skip { first, last });
+                self.skipped(node, name, now, advance);
+            }
+            // The lease of a claim by a query moves to a later occurrence.
+            (Action::Advance(advance), Reply::Claimed(claimed)) => {
+                self.skipped(node, name, now, advance);
+                let left = advance.expected.timestamp_millis();
+                let claims = self.locked();
+                let its = claims.iter().find(|((job, _), (_, at))| job == name && *at == left);
+                let fence = its.map(|((_, fence), _)| *fence);
+                drop(claims);
+                if let Some(fence) = fence {
+                    self.ended(node, sent, name, fence, Outcome::Released);
+                }
+                let has_no_clock = now == batch.time.without_store_clock();
+                self.claimed(node, name, claimed, (now, Some(claimed.until)), has_no_clock);
             }
             (Action::Extend { fence, .. }, Reply::Extended(until) | Reply::Completed(until)) => {
                 let (fence, until) = (*fence, until.timestamp_millis());
@@ -159,6 +174,17 @@ impl Recording {
         }
     }
 
+    /// Writes down that these occurrences are not run.
+    fn skipped(&self, node: &str, name: &str, now: Time, advance: &Advance) {
+        let first = advance.expected.timestamp_millis();
+        let last = advance.not_run.last.timestamp_millis();
+        self.log.write(name, node, now.timestamp_millis(), What::Skip { first, last });
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Claimings> {
+        self.claimed.lock().unwrap()
+    }
+
     /// Writes a claim down, that was granted then and lasts until then.
     fn claimed(
         &self,
@@ -172,7 +198,7 @@ impl Recording {
         let occurrence = claimed.occurrence.scheduled_at.timestamp_millis();
         let (fence, attempt) = (claimed.fence, claimed.attempt);
         let known = (booked.clone(), occurrence);
-        self.claimed.lock().unwrap().insert((name.to_owned(), fence), known);
+        self.locked().insert((name.to_owned(), fence), known);
         let until = until.map(|until| until.timestamp_millis());
         let claims = Claims { occurrence, fence, attempt, until };
         self.log.write(&booked, node, at.timestamp_millis(), What::Claim(claims));
@@ -196,7 +222,7 @@ impl Recording {
     }
 
     fn occurrence_of(&self, name: &str, fence: i64) -> Option<(String, i64)> {
-        self.claimed.lock().unwrap().get(&(name.to_owned(), fence)).cloned()
+        self.locked().get(&(name.to_owned(), fence)).cloned()
     }
 }
 

@@ -31,8 +31,7 @@ mod keys;
 mod learn;
 mod left_keys;
 mod mark;
-#[cfg(all(test, feature = "codec"))]
-#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+#[cfg(test)]
 mod model;
 mod outbox;
 mod output;

@@ -32,7 +32,8 @@ use crate::{
 use chrono::DateTime;
 use std::{mem, time::Duration};
 
-/// The time from the first node's check of an instant to the last one's.
+/// The time from the first node's check of an instant, or of a job that was left to other builds, to the last
+/// one's.
 const SPREAD: Duration = Duration::from_secs(1);
 
 /// The nodes with the same jobs, as this node last saw them, and what shows how busy they are.
@@ -83,9 +84,16 @@ impl Turns {
         JOB.of(self.jobs.rank(name), window)
     }
 
-    /// The time for which other nodes have a job to themselves that was left to other builds.
+    /// The time for which other nodes have a job to themselves that was left to other builds. Shorter than the
+    /// time between two reads of the registry, each of which begins it again.
     pub(super) fn of_conflict(&self, name: &str) -> Duration {
-        CONFLICT.of(self.jobs.rank(name), None)
+        let rank = self.jobs.rank(name);
+        CONFLICT.of(rank, None).min(self.spread(rank))
+    }
+
+    /// The time of this rank if all nodes follow each other within a second.
+    fn spread(&self, rank: usize) -> Duration {
+        SPREAD.mul_f64(rank as f64 / self.jobs.nodes() as f64)
     }
 
     /// The time at which this node queries what is due at an instant.
@@ -95,7 +103,7 @@ impl Turns {
 
     /// The time after [`WATCHED`] at which this node checks what is due at an instant.
     pub(super) fn of_check(&self, due_at: Time) -> Duration {
-        SPREAD.mul_f64(self.jobs.rank_at(due_at) as f64 / self.jobs.nodes() as f64)
+        self.spread(self.jobs.rank_at(due_at))
     }
 
     /// The time of the next look at a job in code that is due at `due_at`, if it is left to another
@@ -167,6 +175,35 @@ impl Planner {
             };
             let ids: Vec<SlotId> = self.jobs.iter().filter_map(is_known).collect();
             ids.into_iter().for_each(|id| self.look_again(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{planner::delays::WATCHED, time::from_millis};
+
+    /// A registry may list nodes that do not exist: then the first of those that do must not wait for them.
+    #[test]
+    fn no_node_waits_longer_than_a_second_for_nodes_that_the_registry_lists_however_many_these_are()
+    {
+        for nodes in [0, 1, 2, 9, 100, 20_000] {
+            let ghosts: Vec<String> = (0..nodes).map(|number| format!("ghost {number}")).collect();
+            let ranking = Ranking::new("this node", ghosts.iter().map(String::as_str));
+            let mut turns = Turns::default();
+            let (jobs, kinds, others) = (ranking.clone(), ranking, None);
+            turns.set_rankings(Rankings { jobs, kinds, others });
+            for number in 0..50 {
+                let (name, at) = (format!("job {number}"), from_millis(number * 1_000).unwrap());
+                let waits = [
+                    (turns.of_job(&name, None), WATCHED),
+                    (turns.of_check(at), SPREAD),
+                    (turns.of_conflict(&name), SPREAD),
+                    (since(turns.of_query(at, None), at), QUERY.of(usize::MAX, None)),
+                ];
+                assert!(waits.iter().all(|(wait, bound)| wait <= bound), "{nodes}: {waits:?}");
+            }
         }
     }
 }

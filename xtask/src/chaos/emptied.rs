@@ -3,15 +3,22 @@
 use crate::{Failure, Outcome, services::Arena};
 use std::process::Command;
 
-/// The tables of `prove`, in one row.
+/// The tables of `prove` with records, in one row.
 const POSTGRES: &str = "DO $$ DECLARE t text; BEGIN \
-    SELECT string_agg(tablename, ', ') INTO STRICT t FROM pg_tables WHERE tablename LIKE 'allora_prove_%'; \
+    SELECT string_agg(tablename, ', ') INTO STRICT t FROM pg_tables WHERE tablename LIKE 'allora_prove_%' AND tablename NOT LIKE '%_meta'; \
     EXECUTE 'TRUNCATE ' || t; END $$";
 const MYSQL: &str = "SELECT concat('DELETE FROM ', table_name, ';') FROM information_schema.tables \
-    WHERE table_schema = 'allora' AND table_name LIKE 'allora_prove_%'";
+    WHERE table_schema = 'allora' AND table_name LIKE 'allora_prove_%' AND table_name NOT LIKE '%_meta'";
 
-/// Removes every record.
+/// Removes every record; tries again where a transaction is in the way.
 pub(super) fn empty(store: &str, arena: &Arena) -> Outcome {
+    match (0..20).any(|_| is_emptied(store, arena)) {
+        true => Ok(()),
+        false => Err(Failure::Check(format!("{store} was not emptied"))),
+    }
+}
+
+fn is_emptied(store: &str, arena: &Arena) -> bool {
     let said = match store {
         "postgres" => postgres(arena.port(0)),
         "pgbouncer" => postgres(arena.port(1)),
@@ -24,15 +31,17 @@ pub(super) fn empty(store: &str, arena: &Arena) -> Outcome {
             etcdctl.arg(format!("--endpoints=http://127.0.0.1:{}", arena.port(0)));
             output(etcdctl.args(["del", "", "--prefix"]))
         }
-        // Anything else is an error.
-        _ => asked(arena.port(0), &["FLUSHALL"]).trim().replace("OK", "gone"),
-    };
-    match said.trim() {
-        said if said.is_empty() || said == "0" || said.contains(' ') => {
-            Err(Failure::Check(format!("{store} was not emptied")))
+        // Each node of a cluster. Anything else is an error.
+        _ => {
+            let servers = if store == "redis-cluster" { arena.len() } else { 1 };
+            let said: String = (0..servers)
+                .map(|number| asked(arena.port(number), &["FLUSHALL"]).trim().to_owned())
+                .collect();
+            if said == "OK".repeat(servers) { "gone".into() } else { String::new() }
         }
-        _ => Ok(()),
-    }
+    };
+    let said = said.trim();
+    !(said.is_empty() || said == "0" || said.contains(' '))
 }
 
 fn postgres(port: u16) -> String {

@@ -1,10 +1,11 @@
 //! The faults of servers. Each waits until it has happened, and says what it was.
 
 use super::{
-    Random, emptied, pause,
+    emptied, pause,
     scene::{Scene, has_clock},
 };
 use crate::{Failure, Outcome, services::Arena};
+use fastrand::Rng;
 use std::time::Duration;
 
 /// The longest time that a server is away, and the shortest and longest for which it is frozen, in milliseconds.
@@ -53,7 +54,10 @@ impl Fault {
         if is_short {
             return faults;
         }
-        faults.extend(scene.disk().map(|_| Self::Fill));
+        // Some do not survive that: MariaDB 10.11 aborts in a rollback and comes back without some of its rows,
+        // Redis leaves a file that it does not read again, and all servers of a cluster would have one full disk.
+        let survives = ["sqlite", "postgres", "pgbouncer", "etcd"].contains(&scene.store);
+        faults.extend(scene.disk().filter(|_| survives).map(|_| Self::Fill));
         faults.extend(has_clock(scene.store).then_some(Self::Clock));
         // A file is not emptied by anybody; behind Sentinel, a replica may be asked.
         let is_emptied = !["sqlite", "redis-sentinel"].contains(&scene.store);
@@ -65,7 +69,7 @@ impl Fault {
     pub(super) fn inject(
         self,
         scene: &mut Scene,
-        random: &mut Random,
+        random: &mut Rng,
         mark: &mut dyn FnMut(&str),
     ) -> Outcome<String> {
         if self == Self::Fill {
@@ -86,16 +90,16 @@ impl Fault {
             _ => {}
         }
         let servers = arena.len();
-        let number = usize::try_from(random.below(servers as u64)).unwrap_or(0);
+        let number = random.usize(..servers);
         let server = match servers {
             1 => "the server".to_owned(),
             _ => format!("server {} of {servers}", number + 1),
         };
-        let away = Duration::from_millis(random.below(AWAY));
+        let away = Duration::from_millis(random.u64(..AWAY));
         match self {
             Self::Freeze => {
                 let (least, most) = FROZEN;
-                let long = Duration::from_millis(least + random.below(most - least));
+                let long = Duration::from_millis(least + random.u64(..most - least));
                 arena.freeze(number)?;
                 mark(&format!("{server} is frozen for {long:?}"));
                 pause(long);
@@ -129,14 +133,15 @@ fn fill(scene: &mut Scene, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
     let disk = scene.disk().ok_or_else(|| Failure::Check("there is no disk to fill".into()))?;
     disk.fill()?;
     mark("the disk is full");
-    let mut steps = NOTICED.as_millis() / STEP.as_millis();
+    // A file has no server that could say so.
+    let patience = if scene.arena.is_some() { NOTICED } else { Duration::ZERO };
+    let mut steps = patience.as_millis() / STEP.as_millis();
     let ended = |scene: &Scene| {
         scene
             .arena
             .as_ref()
             .is_some_and(|arena| (0..arena.len()).any(|one| arena.pid(one).is_none()))
     };
-    // A file has nobody who could say so.
     while count(scene) == before && !ended(scene) && steps > 0 {
         pause(STEP);
         steps -= 1;

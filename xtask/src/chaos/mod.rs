@@ -5,6 +5,7 @@
 
 mod emptied;
 mod faults;
+mod planted;
 mod report;
 mod scene;
 
@@ -13,26 +14,28 @@ use crate::{
     command::{cargo, root, run as run_step, target},
     services,
 };
+use fastrand::Rng;
 use faults::Fault;
 use scene::Scene;
 use serde_json::{Value, json};
 use std::{
     fs::{self, File},
     io::{Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 /// The stores with what serves each, and the first part of its address; SQLite is a file.
-const STORES: [(&str, &str); 8] = [
+const STORES: [(&str, &str); 9] = [
     ("sqlite", "sqlite"),
     ("postgres", "postgres"),
     ("pgbouncer", "postgres"),
     ("mysql", "mysql"),
     ("redis", "redis"),
     ("redis-sentinel", "redis+sentinel"),
+    ("redis-cluster", "redis+cluster"),
     ("etcd", "etcd"),
     ("etcd-cluster", "etcd"),
 ];
@@ -68,10 +71,13 @@ struct Request {
     is_short: bool,
 }
 
-/// `cargo xtask chaos --store STORE [..]`, or `chaos report`.
+/// `cargo xtask chaos --store STORE [..]`, `chaos --planted`, or `chaos report`.
 pub(crate) fn run(args: &[String]) -> Outcome {
     if args == ["report"] {
         return report::write();
+    }
+    if args == ["--planted"] {
+        return find_planted();
     }
     Request::parse(args)?.run()
 }
@@ -82,6 +88,23 @@ pub(crate) fn each() -> Outcome {
     let minutes = SHORTEST;
     Request { stores, minutes, rate: PLAIN, seed: seed(), is_optimised: false, is_short: true }
         .run()
+}
+
+/// Each planted defect must be found, or the trials prove nothing.
+pub(crate) fn find_planted() -> Outcome {
+    planted::run(&program(false)?, seed())
+}
+
+/// The command, built.
+fn program(is_optimised: bool) -> Outcome<PathBuf> {
+    // With the features of the whole, so that what the tests have compiled is used.
+    let words = ["build", "--locked", "--workspace", "--all-features", "--bin", "allora"];
+    let mut build = cargo(&words);
+    if is_optimised {
+        build.arg("--release");
+    }
+    run_step("the command", build)?;
+    Ok(target().join(if is_optimised { "release" } else { "debug" }).join("allora"))
 }
 
 /// Another one each time.
@@ -162,13 +185,7 @@ impl Request {
 
     /// One thread for each store.
     fn run(&self) -> Outcome {
-        // With the features of the whole, so that what the tests have compiled is used.
-        let words = ["build", "--locked", "--workspace", "--all-features", "--bin", "allora"];
-        let mut build = cargo(&words);
-        if self.is_optimised {
-            build.arg("--release");
-        }
-        run_step("the command", build)?;
+        let program = program(self.is_optimised)?;
         let title = self.stores.join(", ");
         crate::command::step(&format!(
             "chaos on {title}, {} min, seed {}",
@@ -176,7 +193,7 @@ impl Request {
         ));
         let judged: Vec<Outcome> = thread::scope(|scope| {
             let running: Vec<_> =
-                self.stores.iter().map(|store| scope.spawn(|| self.on(store))).collect();
+                self.stores.iter().map(|store| scope.spawn(|| self.on(&program, store))).collect();
             let died = || Err(Failure::Check("a store's thread has died".into()));
             running.into_iter().map(|store| store.join().unwrap_or_else(|_| died())).collect()
         });
@@ -196,12 +213,12 @@ impl Request {
         }
     }
 
-    fn on(&self, store: &'static str) -> Outcome {
+    fn on(&self, program: &Path, store: &'static str) -> Outcome {
         let folder = target().join("chaos");
         fs::create_dir_all(&folder).map_err(|cause| cannot(&folder, &cause))?;
         let mut scene = Scene::start(store, &folder, self.is_short)?;
         let log = folder.join(format!("{store}.log"));
-        let mut prove = self.prove(&scene, &folder.join(format!("{store}.html")), &log)?;
+        let mut prove = self.prove(program, &scene, &folder.join(format!("{store}.html")), &log)?;
         let injected = self.inject(&mut scene, &mut prove);
         let verdict = end(prove, injected.is_err()).map_err(|failure| with(failure, &log))?;
         let injected = injected.map_err(|failure| with(failure, &log))?;
@@ -218,9 +235,9 @@ impl Request {
         }
     }
 
-    fn prove(&self, scene: &Scene, page: &Path, log: &Path) -> Outcome<Child> {
+    fn prove(&self, program: &Path, scene: &Scene, page: &Path, log: &Path) -> Outcome<Child> {
         let log = File::create(log).map_err(|cause| cannot(log, &cause))?;
-        let mut prove = Command::new(target().join(self.build()).join("allora"));
+        let mut prove = Command::new(program);
         prove.args(["prove", "--yes", "--json", "--without-cases"]).current_dir(root());
         prove.args(["--minutes", &self.minutes.to_string(), "--rate", &self.rate.to_string()]);
         prove.args(["--seed", &self.seed.to_string(), "--report"]).arg(page);
@@ -244,10 +261,10 @@ impl Request {
             return Ok(Vec::new());
         }
         let end = Instant::now() + Duration::from_secs_f64(self.minutes * 60.0) - QUIET;
-        let mut random = Random(self.seed);
+        let mut random = Rng::with_seed(self.seed);
         // A short mix on a busy machine may not come to all of them; each is the first one of some seeds.
         let (first, least_faults) = match self.is_short {
-            true => (usize::try_from(random.below(faults.len() as u64)).unwrap_or(0), 1),
+            true => (random.usize(..faults.len()), 1),
             false => (0, faults.len()),
         };
         let mut injected = Vec::new();
@@ -265,7 +282,7 @@ impl Request {
             scene.arena.as_ref().map_or(Ok(()), services::Arena::wait)?;
             injected.push(what);
             let (least, most) = BETWEEN;
-            pause(Duration::from_millis(least + random.below(most - least)));
+            pause(Duration::from_millis(least + random.u64(..most - least)));
         }
         match injected.len() < least_faults {
             true => Err(Failure::Check(format!(
@@ -334,19 +351,6 @@ fn cannot(what: &Path, cause: &std::io::Error) -> Failure {
 #[expect(clippy::disallowed_methods, reason = "other processes do the work")]
 fn pause(time: Duration) {
     thread::sleep(time);
-}
-
-/// Random numbers from a seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
-    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(crate) struct Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        // Lazily, so that the guards can remove its folder.
+        self.disk = None;
         let ending: Vec<Child> = self.guards.drain(..).map(|(guard, _pipe)| guard).collect();
         for mut guard in ending {
             // An error leaves nothing to do.
@@ -100,8 +102,9 @@ impl Arena {
     /// An orderly stop, as by its service manager. It is gone when this returns.
     pub(crate) fn stop(&self, number: usize) -> Outcome {
         let pid = self.living(number)?;
-        // SIGTERM makes PostgreSQL wait for its sessions; SIGINT ends them, and the others as well.
-        let name = if self.service.user == "postgres" { "-INT" } else { "-TERM" };
+        // SIGTERM makes PostgreSQL wait for its sessions, and SIGINT makes PgBouncer.
+        let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let name = if program.trim() == "postgres" { "-INT" } else { "-TERM" };
         signal(name, &[pid])?;
         match patiently(|| !lives(pid)) {
             true => Ok(()),

@@ -39,8 +39,8 @@ impl Disk {
 
     /// Leaves no room. When this returns, nothing can be written.
     pub(crate) fn fill(&self) -> Outcome {
-        // Between the two somebody may write.
-        for _ in 0..20 {
+        // A server may write between the two steps, and on a busy machine they take their time.
+        for _ in 0..500 {
             let mut used = Command::new("df");
             used.args(["-k", "--output=used"]).arg(&self.0);
             let used = said(used).lines().last().unwrap_or_default().trim().to_owned();

@@ -1,9 +1,12 @@
 //! The campaign: workers, the faults that happen to them, and the settling of the books.
 
 use super::{
+    background::Background,
     cases::Cases,
-    client::{Client, Said, schedules},
-    excused, line,
+    client::{self, Said, schedules},
+    excused,
+    kept::{self, Kept},
+    line,
     node::{LEASE, PERIOD, ProveNode, history},
     verdict::{Mark, Verdict},
     worker_clock::WorkerClock,
@@ -15,12 +18,15 @@ use crate::{
     store::{Store, StoreArgs, Tables},
 };
 use allora_conformance::{
-    faults::{FaultWorkload, MIXED_RATE, Node, Proxy, TRIGGERED, claims, is_left_out, wall},
+    faults::{
+        FaultWorkload, MIXED_RATE, Node, Planted, Proxy, TRIGGERED, claims, is_left_out, wall,
+    },
     history::{Event, Summary, Violation, trigger_of},
 };
-use allora_core::backend::{HistoryEntry, HistoryQuery};
+use allora_core::backend::{HistoryCursor, HistoryEntry, HistoryQuery};
+use fastrand::Rng;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     env, fs,
     io::{BufRead, stdin},
     os::unix::fs::DirBuilderExt,
@@ -54,8 +60,9 @@ pub(super) struct Campaign<'a> {
     pairs: usize,
     entries: u64,
     seed: u64,
-    random: u64,
+    random: Rng,
     workload: FaultWorkload,
+    plant: Option<Planted>,
     folder: PathBuf,
     workers: Vec<Worker>,
     marks: Vec<Mark>,
@@ -146,8 +153,9 @@ impl<'a> Campaign<'a> {
             // A takeover adds entries.
             entries: time.as_secs() * 2 + 1_000,
             seed,
-            random: seed,
+            random: Rng::with_seed(seed),
             workload: if is_mixed { workload.mixed() } else { workload },
+            plant: None,
             rate,
             folder,
             workers,
@@ -172,12 +180,24 @@ impl<'a> Campaign<'a> {
         Ok(self)
     }
 
+    /// The workers have this defect.
+    pub(super) fn planted(mut self, plant: Option<Planted>) -> Self {
+        self.plant = plant;
+        self
+    }
+
     pub(super) async fn run(mut self, cases: Cases, shown: String) -> Outcome<Verdict> {
         let marks = marks_of_stdin();
+        let store = self.place.open(Tables::Keep, history(self.entries)).await?;
         let client = match self.workload.is_mixed() {
-            true => Some(self.client().await?),
+            true => {
+                let schedules = schedules(&store)?;
+                self.workload.store(&schedules, LEASE).await?;
+                Some(client::start(schedules, self.workload.clone()))
+            }
             false => None,
         };
+        let kept = kept::keep(store);
         for worker in 0..self.workers.len() {
             self.start(worker)?;
         }
@@ -197,7 +217,7 @@ impl<'a> Campaign<'a> {
             if now >= fault_at && now + QUIET < begin + self.time {
                 self.fault()?;
                 let (least, most) = BETWEEN;
-                fault_at = now + Duration::from_millis(least + self.draw(most - least));
+                fault_at = now + Duration::from_millis(least + self.random.u64(..(most - least)));
             }
         }
         drop(progress);
@@ -207,9 +227,9 @@ impl<'a> Campaign<'a> {
             ));
         }
         let to = wall();
-        let said = client.map_or_else(Said::default, |client| client.said());
+        let said = client.map_or_else(Said::default, Background::end);
         self.stop().await?;
-        let (entries, violations, excused) = self.settle(&said).await?;
+        let (entries, violations, excused) = self.settle(&said, kept.end()).await?;
         let log = self.workload.log();
         let verdict = Verdict {
             shown,
@@ -239,18 +259,11 @@ impl<'a> Campaign<'a> {
         Ok(verdict)
     }
 
-    /// Stores the schedules, and begins to trigger and to edit them.
-    async fn client(&self) -> Outcome<Client> {
-        let store = self.place.open(Tables::Keep, history(self.entries)).await?;
-        let schedules = schedules(&store)?;
-        self.workload.store(&schedules, LEASE).await?;
-        Ok(Client::start(schedules, self.workload.clone()))
-    }
-
     fn start(&mut self, worker: usize) -> Outcome {
         let Worker { place, clock, .. } = &self.workers[worker];
         let (pairs, entries, release) = (self.pairs, self.entries, self.release);
-        let mut command = ProveNode::command(&self.workload, pairs, entries, release, place)?;
+        let (workload, plant) = (&self.workload, self.plant);
+        let mut command = ProveNode::command(workload, pairs, entries, release, plant, place)?;
         if let Some(clock) = clock {
             clock.set("+0")?;
             clock.give(&mut command);
@@ -265,13 +278,12 @@ impl<'a> Campaign<'a> {
     fn fault(&mut self) -> Outcome {
         let healthy: Vec<usize> =
             (0..self.workers.len()).filter(|one| self.is_healthy(*one)).collect();
-        let number = u64::try_from(healthy.len()).unwrap_or(0);
-        if number < 2 {
+        if healthy.len() < 2 {
             return Ok(());
         }
-        let chosen = healthy[usize::try_from(self.draw(number)).unwrap_or(0)];
-        let longer = Duration::from_millis(500 + self.draw(4_000));
-        let offset = OFFSETS[usize::try_from(self.draw(4)).unwrap_or(0)];
+        let chosen = healthy[self.random.usize(..healthy.len())];
+        let longer = Duration::from_millis(500 + self.random.u64(..4_000));
+        let offset = OFFSETS[self.random.usize(..OFFSETS.len())];
         let now = clock::monotonic();
         let Worker { node, line, clock, .. } = &mut self.workers[chosen];
         let possible = FAULTS.into_iter().filter(|fault| match fault {
@@ -401,8 +413,13 @@ impl<'a> Campaign<'a> {
     }
 
     /// Gives the last leases the time to end, with one worker more, and judges each job.
-    async fn settle(&mut self, said: &Said) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>, usize)> {
-        let end = clock::monotonic() + SETTLED;
+    async fn settle(
+        &mut self,
+        said: &Said,
+        kept: Kept,
+    ) -> Outcome<(Vec<HistoryEntry>, Vec<Violation>, usize)> {
+        // A planted defect leaves what is never settled.
+        let end = clock::monotonic() + if self.plant.is_none() { SETTLED } else { 2 * QUIET };
         let store = self.place.open(Tables::Keep, history(self.entries)).await?;
         let claimed = last_claimed(&self.workload.log());
         if claimed.is_empty() {
@@ -420,9 +437,12 @@ impl<'a> Campaign<'a> {
                 // That of other jobs follows new runs of this one worker.
                 is_behind |= waits && job == TRIGGERED;
             }
+            let known: HashSet<HistoryCursor> = past.iter().map(HistoryEntry::cursor).collect();
+            let gone = kept.iter().filter(|(cursor, _)| !known.contains(cursor));
+            past.extend(gone.map(|(_, entry)| entry.clone()));
             let log = self.workload.log();
             let found = self.workload.all_violations(&log, &past, &said.triggers, &claimed);
-            let (violations, excused) = excused::by_marks(found, &self.marks);
+            let (violations, excused) = excused::by_marks(found, &self.marks, &Summary::of(&log));
             let is_open = |one: &Violation| {
                 matches!(one, Violation::Unsettled { .. } | Violation::Gap { .. })
             };
@@ -440,15 +460,6 @@ impl<'a> Campaign<'a> {
             }
             clock::pause(Duration::from_millis(500)).await;
         }
-    }
-
-    /// The next random number below this one (splitmix64).
-    fn draw(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
     }
 }
 

@@ -1,6 +1,9 @@
 //! A client of the campaign: it triggers a job and edits another one, whatever happens to the store.
 
-use super::node::LEASE;
+use super::{
+    background::{Background, Found},
+    node::LEASE,
+};
 use crate::{
     clock,
     failure::{Failure, Outcome},
@@ -8,11 +11,7 @@ use crate::{
 };
 use allora_conformance::faults::{Acknowledged, EDITED, FaultWorkload, TRIGGERED};
 use allora_core::{ErrorKind, Schedules, StoredSchedule};
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-use tokio::task::JoinHandle;
+use std::time::Duration;
 
 /// The time between two triggers; every second time it edits as well.
 const EACH: Duration = Duration::from_secs(1);
@@ -30,31 +29,9 @@ pub(super) struct Said {
     pub(super) edits: usize,
 }
 
-/// Dropped, it ends.
-pub(super) struct Client {
-    said: Arc<Mutex<Said>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Client {
-    /// A client of these schedules.
-    pub(super) fn start(schedules: Schedules, workload: FaultWorkload) -> Self {
-        let said = Arc::new(Mutex::new(Said::default()));
-        #[expect(clippy::disallowed_methods, reason = "the command has one runtime")]
-        let task = tokio::spawn(work(schedules, workload, said.clone()));
-        Self { said, task }
-    }
-
-    /// The changes that the store has acknowledged so far.
-    pub(super) fn said(&self) -> Said {
-        std::mem::take(&mut *locked(&self.said))
-    }
+/// Triggers and edits until it is dropped.
+pub(super) fn start(schedules: Schedules, workload: FaultWorkload) -> Background<Said> {
+    Background::start(|said| work(schedules, workload, said))
 }
 
 /// The schedules of a store.
@@ -62,11 +39,7 @@ pub(super) fn schedules(store: &Store) -> Outcome<Schedules> {
     Ok(Schedules::new(store.clone()).map_err(Failure::from)?.trigger_retention(REMEMBERED))
 }
 
-fn locked(said: &Mutex<Said>) -> std::sync::MutexGuard<'_, Said> {
-    said.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-async fn work(schedules: Schedules, workload: FaultWorkload, said: Arc<Mutex<Said>>) {
+async fn work(schedules: Schedules, workload: FaultWorkload, said: Found<Said>) {
     for number in 0_u64.. {
         clock::pause(EACH).await;
         let id = format!("order-{number}");
@@ -82,9 +55,9 @@ async fn work(schedules: Schedules, workload: FaultWorkload, said: Arc<Mutex<Sai
                 Err(_) => clock::pause(AGAIN).await,
             }
         };
-        locked(&said).triggers.push(Acknowledged { id, at });
+        said.lock().triggers.push(Acknowledged { id, at });
         if number.is_multiple_of(2) && edit(&schedules, number).await.is_ok() {
-            locked(&said).edits += 1;
+            said.lock().edits += 1;
         }
     }
 }

@@ -1,10 +1,12 @@
 //! `allora prove`: tries a store with workers that are killed and frozen, and keeps the books.
 
+mod background;
 mod campaign;
 mod cases;
 mod client;
 mod excused;
 mod interrupt;
+mod kept;
 mod line;
 mod node;
 mod report;
@@ -20,6 +22,7 @@ use crate::{
     store::{HistoryOptions, StoreArgs, Tables},
     values::random,
 };
+use allora_conformance::faults::Planted;
 use allora_core::{backend::Page, runtime::Tokio};
 use campaign::Campaign;
 use cases::Cases;
@@ -64,6 +67,10 @@ pub(crate) struct Prove {
     /// The library libfaketime, by which the clocks of workers are set.
     #[arg(long, hide = true, value_name = "FILE")]
     clock_library: Option<PathBuf>,
+    /// Plants a defect in the workers, which the trial must find: the exit code must be 1. Another NAME shows
+    /// the list.
+    #[arg(long, value_parser = node::planted, value_name = "NAME")]
+    plant: Option<Planted>,
     /// Leaves out the conformance cases, each of which makes a store of its own.
     #[arg(long)]
     without_cases: bool,
@@ -157,6 +164,7 @@ impl Prove {
             false => cases::run(scratch, &interrupt)?,
         };
         let campaign = Campaign::new(scratch, self.minutes, self.rate, self.workers, seed)?;
+        let campaign = campaign.planted(self.plant);
         let campaign = match &self.clock_library {
             Some(library) => campaign.clocks(library)?,
             None => campaign,

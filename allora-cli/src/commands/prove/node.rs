@@ -7,7 +7,7 @@ use crate::{
     session,
     store::{HistoryOptions, StoreArgs, Tables},
 };
-use allora_conformance::faults::{FaultWorkload, Node};
+use allora_conformance::faults::{FaultWorkload, Node, Planted, PlantedBackend};
 use allora_core::runtime::Tokio;
 use clap::Args;
 use std::{path::PathBuf, process::Command, time::Duration};
@@ -41,6 +41,9 @@ pub(crate) struct ProveNode {
     /// The release whose jobs it has.
     #[arg(long, default_value = "0")]
     release: u32,
+    /// The defect that it has.
+    #[arg(long, value_parser = planted)]
+    plant: Option<Planted>,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -52,6 +55,7 @@ impl ProveNode {
         pairs: usize,
         entries: u64,
         release: u32,
+        plant: Option<Planted>,
         place: &StoreArgs,
     ) -> Outcome<Command> {
         let program = std::env::current_exe()
@@ -62,6 +66,9 @@ impl ProveNode {
         command.args(["--release", &release.to_string()]);
         if workload.is_mixed() {
             command.arg("--mixed");
+        }
+        if let Some(planted) = plant {
+            command.args(["--plant", planted.name()]);
         }
         place.pass_to(&mut command);
         Ok(command)
@@ -84,8 +91,14 @@ impl ProveNode {
             let workload =
                 FaultWorkload::new(&self.log, PERIOD).pairs(self.pairs).release(self.release);
             let workload = if self.mixed { workload.mixed() } else { workload };
-            let scheduler = workload
-                .scheduler(store, runtime, LEASE, WORK)
+            let builder = match self.plant {
+                None => workload.scheduler(store, runtime, LEASE, WORK),
+                Some(planted) => {
+                    let store = PlantedBackend::planted(store, planted);
+                    workload.scheduler(store, runtime, LEASE, WORK)
+                }
+            };
+            let scheduler = builder
                 // Runs that hang must not use up the worker's capacity.
                 .concurrency(1_000)
                 .grace(Duration::from_secs(2))
@@ -103,4 +116,10 @@ pub(super) fn history(entries: u64) -> HistoryOptions {
         history_failures: Some(entries),
         ..HistoryOptions::default()
     }
+}
+
+/// Reads the name of a defect.
+pub(super) fn planted(name: &str) -> Result<Planted, String> {
+    let names = || Planted::ALL.map(|(_, name)| name).join(", ");
+    Planted::named(name).ok_or_else(|| format!("the defects are {}", names()))
 }

@@ -1,7 +1,7 @@
 //! Job B runs after job A: ends of A, two nodes that deliver the outbox and may die at each step, and a client that
 //! edits, pauses, deletes and creates B meanwhile.
 
-use super::{breaks, holds};
+use super::{breaks, holds, job::time};
 use crate::{
     backend::{
         Action as Do, Claim, Completion, Cursor, Edit, FollowUp, Follower, NewSchedule, On,
@@ -10,7 +10,7 @@ use crate::{
     error::Result,
     record::{HistoryBuffer, OpContext, Record, apply},
     stored::delivered,
-    time::{Time, from_millis},
+    time::Time,
 };
 use allora_conformance::explore::{Model, is_large};
 use std::{
@@ -21,11 +21,6 @@ use std::{
 
 const LEASE: Duration = Duration::from_secs(60);
 const AFTER: &str = "@never; after A ended";
-
-/// So many seconds after the beginning.
-fn time(seconds: i64) -> Time {
-    from_millis(1_767_225_600_000 + seconds * 1_000).unwrap()
-}
 
 /// Two records, and what is on its way. Hashed by its text: records have no hash of their own.
 #[derive(Clone, Debug)]

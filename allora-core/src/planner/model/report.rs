@@ -13,9 +13,15 @@ pub(in crate::planner) fn holds(model: &str, what: &str, world: &mut impl Model)
     assert!(explored.violation.is_none() && explored.is_whole, "{what}: {explored:#?}");
 }
 
-/// Searches until the defect is found.
-pub(in crate::planner) fn breaks(model: &str, defect: &impl Debug, world: &mut impl Model) {
+/// Searches until the defect is found. Returns the property that it violates.
+pub(in crate::planner) fn breaks(
+    model: &str,
+    defect: &impl Debug,
+    world: &mut impl Model,
+) -> String {
     let explored = explore(world, MOST);
     explored.note(model, &format!("{defect:?}"));
-    assert!(explored.violation.is_some(), "{defect:?} is not found in {} states", explored.states);
+    let states = explored.states;
+    let violation = explored.violation.map(|violation| violation.what);
+    violation.unwrap_or_else(|| panic!("{defect:?} is not found in {states} states"))
 }
