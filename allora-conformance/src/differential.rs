@@ -40,11 +40,24 @@ pub fn seeds() -> Vec<u64> {
 /// # Panics
 /// Where they disagree, with the seed and the batch; if a call fails.
 pub async fn walk(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
-    let mut walk = Walk::new(seed);
+    let mut walk = Walk {
+        random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+        now_us: 1_700_000_000_000_000,
+        fences: Vec::new(),
+        claims: vec![1],
+        is_usual: seed.is_multiple_of(2),
+    };
     for turn in 0..300 {
-        let observed = walk.turn(turn, &[ours, theirs]).await;
+        walk.now_us += [0, 1, 700, 1_500_000, 30_000_000][walk.random.below(5)];
+        if turn % 3 == 0 {
+            // Up to the very instant at which something is due.
+            let due = all(theirs).await.iter().filter_map(|state| state.due_at).min();
+            let soon = due.map_or(0, |due| due.timestamp_micros());
+            walk.now_us = walk.now_us.max(soon.min(walk.now_us + 60_000_000));
+        }
+        let observed = walk.turn(ours, theirs).await;
         let case = format!("ALLORA_SEED={seed}, turn {turn}: {}", observed.batch);
-        assert_eq!(observed.replies[0], observed.replies[1], "{case}");
+        assert_eq!(observed.ours, observed.theirs, "{case}");
         assert_eq!(all(ours).await, all(theirs).await, "states after {case}");
         assert_eq!(dues(ours).await, dues(theirs).await, "due queries after {case}");
         assert_eq!(changes(ours).await, changes(theirs).await, "changes after {case}");
@@ -58,14 +71,6 @@ pub async fn walk(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
         }
     }
     assert!(walk.fences.len() > 20, "the walk claimed next to nothing");
-}
-
-/// The first batches of a walk, on one store.
-pub(crate) async fn fill(store: &dyn Backend) {
-    let mut walk = Walk::new(1);
-    for turn in 0..24 {
-        walk.turn(turn, &[store]).await;
-    }
 }
 
 fn queries(backend: &dyn Backend) -> &dyn Queries {
@@ -105,10 +110,11 @@ async fn dues(backend: &dyn Backend) -> Vec<(Vec<String>, Option<Time>)> {
     dues
 }
 
-/// The replies of each store to one batch, as text.
+/// The replies of both to one batch, as text.
 struct Observed {
     batch: String,
-    replies: Vec<String>,
+    ours: String,
+    theirs: String,
 }
 
 struct Walk {
@@ -127,32 +133,14 @@ struct Borrowed {
 }
 
 impl Walk {
-    fn new(seed: u64) -> Self {
-        Self {
-            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
-            now_us: 1_700_000_000_000_000,
-            fences: Vec::new(),
-            claims: vec![1],
-            is_usual: seed.is_multiple_of(2),
-        }
-    }
-
     /// Now and then; on a usual walk seldom.
     fn seldom(&mut self) -> bool {
         !self.is_usual || self.random.below(8) == 0
     }
 
-    /// One batch of any operations. Mostly each is on a job of its own, as nodes send them. The last store
-    /// is the one to agree with.
-    async fn turn(&mut self, turn: u32, stores: &[&dyn Backend]) -> Observed {
-        let states = all(stores[stores.len() - 1]).await;
-        self.now_us += [0, 1, 700, 1_500_000, 30_000_000][self.random.below(5)];
-        if turn.is_multiple_of(3) {
-            // Up to the very instant at which something is due.
-            let due = states.iter().filter_map(|state| state.due_at).min();
-            let soon = due.map_or(0, |due| due.timestamp_micros());
-            self.now_us = self.now_us.max(soon.min(self.now_us + 60_000_000));
-        }
+    /// One batch of any operations. Mostly each is on a job of its own, as nodes send them.
+    async fn turn(&mut self, ours: &dyn Backend, theirs: &dyn Backend) -> Observed {
+        let states = all(theirs).await;
         let (node, names) = match self.random.below(9) {
             0 => (OPERATOR, vec![self.name().to_owned()]),
             _ => (NODES[self.random.below(2)], self.names()),
@@ -188,19 +176,16 @@ impl Walk {
             operations.push(operation.by(author));
         }
         let batch = Batch::new(node, TimeSource::Fixed(self.now()), &operations);
-        let mut applied = Vec::new();
-        for store in stores {
-            applied.push(store.reschedule(batch).await.unwrap());
-        }
-        for (operation, reply) in operations.iter().zip(&applied[stores.len() - 1].replies) {
+        let a = ours.reschedule(batch).await.unwrap();
+        let b = theirs.reschedule(batch).await.unwrap();
+        for (operation, reply) in operations.iter().zip(&b.replies) {
             if let Ok(Reply::Claimed(claimed)) = reply
                 && !KEYS.contains(&operation.name)
             {
                 self.fences.push((operation.name.to_owned(), claimed.fence));
             }
         }
-        let replies = applied.into_iter().map(shown).collect();
-        Observed { batch: format!("{batch:?}"), replies }
+        Observed { batch: format!("{batch:?}"), ours: shown(a), theirs: shown(b) }
     }
 
     /// Some of the names, in any order; now and then one of them twice.

@@ -4,7 +4,9 @@
 //! value; bytes are the characters of the same numbers.
 
 use crate::stores::{Single, members, patient, runtime};
-use allora_conformance::upgrade::{agrees, fill, goes_on, kept, survives, told, words, words_line};
+use allora_conformance::upgrade::{
+    TOLD, agrees, fill, goes_on, kept, survives, told, words, words_line,
+};
 use allora_etcd::{
     Etcd,
     etcd_client::{Client, DeleteOptions, GetOptions},
@@ -25,7 +27,7 @@ fn what_the_first_version_left_is_read_and_goes_on() {
             kept("tests/it/upgrade/keys.jsonl", async || dump(&mut client, &prefix).await).await;
         put(&mut client, &prefix, &text).await;
         let etcd = open(&prefix).await;
-        let expected = kept("tests/it/upgrade/told.txt", async || told(etcd.clone()).await).await;
+        let expected = kept(TOLD, async || told(etcd.clone()).await).await;
         agrees(&told(etcd.clone()).await, &expected);
         goes_on(etcd).await;
         clear(&mut client, &prefix).await;

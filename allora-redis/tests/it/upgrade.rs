@@ -4,7 +4,9 @@
 //! are the characters of the same numbers.
 
 use crate::stores::{Kind, Place, runtime};
-use allora_conformance::upgrade::{agrees, fill, goes_on, kept, survives, told, words, words_line};
+use allora_conformance::upgrade::{
+    TOLD, agrees, fill, goes_on, kept, survives, told, words, words_line,
+};
 use allora_redis::Redis;
 use redis::{AsyncCommands, aio::ConnectionLike};
 
@@ -19,7 +21,7 @@ fn what_the_first_version_left_is_read_and_goes_on() {
         kept("tests/it/upgrade/keys.jsonl", dump).await;
         load(&place).await;
         let redis = open(&place).await;
-        let expected = kept("tests/it/upgrade/told.txt", async || told(redis.clone()).await).await;
+        let expected = kept(TOLD, async || told(redis.clone()).await).await;
         agrees(&told(redis.clone()).await, &expected);
         goes_on(redis).await;
         place.clear().await;
