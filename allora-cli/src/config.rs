@@ -16,7 +16,7 @@
 //! been given; the command line comes before it.
 
 use crate::{
-    failure::{Failure, Outcome},
+    failure::{Failure, Outcome, without_passwords},
     store::HistoryOptions,
     values::duration,
     yaml::seems_yaml,
@@ -52,7 +52,7 @@ const DEFAULT: &str = "development";
 /// value of the wrong sort.
 pub(crate) fn environment(file: Option<&Path>, name: Option<&str>) -> Outcome<Environment> {
     let Some((place, section)) = section(file, name)? else { return Ok(Environment::default()) };
-    read(&section).map_err(|what| Failure::wrong(format!("{place}: {what}")))
+    read(&section).map_err(|what| Failure::wrong(format!("{place}: {}", without_passwords(&what))))
 }
 
 /// The options of a command in the environment of this name, and where they are.
@@ -113,8 +113,15 @@ fn section(file: Option<&Path>, name: Option<&str>) -> Outcome<Option<(String, T
         }
         Err(error) => return Err(wrong(error.to_string())),
     };
+    section_of(&path, &text, name).map(Some)
+}
+
+/// The section of this environment in the text of this file, and both names for messages.
+fn section_of(path: &Path, text: &str, name: Option<&str>) -> Outcome<(String, Table)> {
+    let wrong =
+        |what: String| Failure::wrong(format!("{}: {}", path.display(), without_passwords(&what)));
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
-        if seems_yaml(&path, &text) {
+        if seems_yaml(path, text) {
             let what = "this is YAML, and TOML is read here; write [development] and below it \
                         url = \"sqlite:dev.db\"";
             return wrong(what.into());
@@ -138,7 +145,7 @@ fn section(file: Option<&Path>, name: Option<&str>) -> Outcome<Option<(String, T
             "`{name}` is not an environment; write [{name}] above its keys"
         )));
     };
-    Ok(Some((format!("{}: environment `{name}`", path.display()), section)))
+    Ok((format!("{}: environment `{name}`", path.display()), section))
 }
 
 fn read(section: &Table) -> Result<Environment, String> {
@@ -185,4 +192,23 @@ fn read(section: &Table) -> Result<Environment, String> {
         return Err("it has no `url`".into());
     }
     Ok(environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foreign::read_each;
+
+    #[test]
+    fn any_file_is_read_or_refused_without_its_password() {
+        let seeds = [
+            "[development]\nurl = \"redis://:hunter2@h\"\nprefix = 'a'\nhistory = 5\nhistory_age = \"9d\"\n",
+            "[development]\nurl = 'sqlite:a'\ntimezone = \"Asia/Tokyo\"\n[development.run]\nconcurrency = 20\n",
+        ];
+        read_each(&seeds, |text| {
+            let section = section_of(Path::new("allora.toml"), text, None);
+            let (_, section) = section.map_err(|failure| format!("{failure:?}"))?;
+            read(&section).map(drop).map_err(|what| without_passwords(&what))
+        });
+    }
 }

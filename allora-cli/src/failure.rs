@@ -123,6 +123,18 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// A text in which words such as `redis://USER:PASSWORD@HOST` have lost their passwords.
+pub(crate) fn without_passwords(text: &str) -> String {
+    let masked = |word: &str| {
+        let (login, place) = word.rsplit_once('@')?;
+        let mut colons = login.match_indices(':').map(|(at, _)| at);
+        let colon = colons.find(|at| !login[*at..].starts_with("://"))?;
+        (colon + 1 < login.len()).then(|| format!("{}:***@{place}", &login[..colon]))
+    };
+    let words = text.split_inclusive([' ', '\t', '\n', '"', '\'', '`']);
+    words.map(|word| masked(word).unwrap_or_else(|| word.to_owned())).collect()
+}
+
 /// The error and its causes, each said once.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -158,6 +170,23 @@ pub(crate) fn of_clap(error: &clap::Error) -> Failure {
                 .map(|line| line.strip_prefix("error: ").unwrap_or(line))
                 .collect();
             Failure::Invalid(said.join(" "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_passwords;
+
+    #[test]
+    fn what_repeats_a_url_leaves_its_password_out() {
+        for (text, is) in [
+            ("`redis://:hush@h`, 9:00", "`redis://:***@h`, 9:00"),
+            ("no \"Eu://u:hush@h\" here", "no \"Eu://u:***@h\" here"),
+            ("u:hu@sh@h://b x", "u:***@h://b x"),
+            ("a@b: http://h:1/ 9:@daily", "a@b: http://h:1/ 9:@daily"),
+        ] {
+            assert_eq!(without_passwords(text), is);
         }
     }
 }

@@ -9,6 +9,8 @@ mod crontab_files;
 mod daemon;
 mod declared;
 mod failure;
+#[cfg(test)]
+mod foreign;
 mod help;
 mod kinds;
 mod output;

@@ -3,6 +3,7 @@
 use crate::{Failure, Outcome};
 use std::{
     env,
+    ffi::OsString,
     io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -52,6 +53,15 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 pub(crate) fn has_subcommand(name: &str) -> bool {
     let quiet = cargo(&[name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     quiet.is_ok_and(|status| status.success())
+}
+
+/// The command, which finds the programs of this folder too.
+pub(crate) fn with_path(mut command: Command, programs: &Path) -> Command {
+    let mut path = OsString::from(programs);
+    path.push(":");
+    path.push(env::var_os("PATH").unwrap_or_default());
+    command.env("PATH", path);
+    command
 }
 
 /// Announces a step.

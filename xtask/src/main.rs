@@ -13,8 +13,10 @@ mod disk;
 mod fuzz;
 mod lines;
 mod model;
+mod mutants;
 mod package;
 mod publish;
+mod release;
 mod screenshots;
 mod services;
 mod sim;
@@ -41,10 +43,9 @@ cargo xtask COMMAND
   lines          the lines of product code of each package
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
-  fuzz [TARGET..] [--minutes N] [--write]
+  fuzz [TARGET..] [--minutes N] [--seconds N]
                  the parsers of foreign text under libFuzzer; fuzz/README.md has the targets
                  --minutes  for each target (default: 5)
-                 --write    the figures into fuzz/README.md
   deny [--advisories]
                  the licences, sources and versions of all dependencies, by deny.toml
                  --advisories  known weaknesses as well, from the network
@@ -53,7 +54,7 @@ cargo xtask COMMAND
                  over, emptied, without room on their disks (as root) and with clocks that are set;
                  fails if something ran twice or was lost, or a fault did not happen
                  --store   sqlite, postgres, pgbouncer, mysql, redis, redis-sentinel, redis-cluster,
-                           etcd, etcd-cluster, or each, all at the same time
+                           redis-cluster-replicas, etcd, etcd-cluster, or each, all at the same time
                  --minutes (default: 5)
                  --rate    occurrences each second (default: 50)
                  --debug   the build of the tests, as `ci` has it
@@ -63,8 +64,14 @@ cargo xtask COMMAND
   sim [--hours N] [--seed S]
                  simulated clusters in which much goes wrong, until N hours of them have passed
                  (default: 1000); a seed that fails is made small and can be replayed alone
+                 --seed   the first; worlds from 4294967296 on have a crowd of jobs (default: 0)
   model          every state of the models of a record, of runs after other jobs, and of the
                  quorum; minutes
+  release        the command, optimised, with the list of its packages for `cargo audit bin`
+  mutants [OPTION..]
+                 the code that decides what runs, changed in one place at a time: a unit test must
+                 fail; days for all 5000, so with options of cargo-mutants: --shard 1/100 for every
+                 hundredth, -F record/claim for a file
   screenshots    the pictures of the console in its README, taken in Chromium
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md, benches/TABLES.md and of
@@ -128,7 +135,9 @@ fn run(args: &[String]) -> Outcome {
         "versions" => none(rest).and_then(|()| versions::run()),
         "model" => none(rest).and_then(|()| model::run()),
         "sim" => sim::run(rest),
+        "mutants" => mutants::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
+        "release" => none(rest).and_then(|()| release::run()),
         "screenshots" => none(rest).and_then(|()| screenshots::run()),
         "deny" => deny::run(rest),
         "fuzz" => fuzz::run(rest),

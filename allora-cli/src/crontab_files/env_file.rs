@@ -193,6 +193,12 @@ mod tests {
     }
 
     #[test]
+    fn any_file_is_read_or_refused_without_its_values() {
+        let seeds = ["# a\nA='b c'\nURL=redis://:hunter2@h\nB=\"\\\"\"d \\\ne\n", "; a\n C=d'e'\n"];
+        crate::foreign::read_each(&seeds, |text| parse(text).map_err(|(_, what)| what));
+    }
+
+    #[test]
     fn a_wrong_line_is_named_without_its_value() {
         for (text, line, says) in [
             ("A=1\nhush", 2, "there is no `=`"),

@@ -15,7 +15,7 @@ pub(crate) use settings::{Defaults, LEASE};
 pub(crate) use source::{Form, Source, find, ignored, prefix};
 pub(crate) use zone::zone;
 
-use crate::clock::now;
+use crate::{clock::now, failure::without_passwords};
 use allora_core::{
     AnySchedule, Time,
     crontab::{self, Columns, Entry},
@@ -119,6 +119,10 @@ pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading
         }
     }
     reading.diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    // A value that is repeated may be that of another variable, which lost its name.
+    for diagnostic in &mut reading.diagnostics {
+        diagnostic.what = without_passwords(&diagnostic.what);
+    }
     reading
 }
 
@@ -167,4 +171,29 @@ fn mail(source: &Source, entries: &[Entry]) -> Option<Diagnostic> {
     let what = "MAILTO: no mail is sent; what commands print goes to the log, and of failed runs \
                 into the history; install a sendmail, or name one with --sendmail";
     Some(source.diagnostic(entry.variable_line("MAILTO"), what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_crontab_is_read_or_refused_line_by_line() {
+        let seeds = [
+            "ALLORA_DELIVERY=at-least-once\nALLORA_LEASE=90s\nALLORA_CATCH_UP=all 5\nALLORA_LABEL=gpu=yes\n@daily a\n",
+            "CRON_TZ=Europe/Rome\nALLORA_WINDOW=1h\nALLORA_END=2099-01-01\nALLORA_BREAKER=2 9s\n*/5 * * * * b%c\n",
+            "MAILTO=ann\nALLORA_PING=https://u:hunter2@h\nALLORA_ON_FAILURE=mail\n@reboot curl https://u:hunter2@h\n",
+        ];
+        let source = Source { path: "tab".into(), form: Form::User, owner: None };
+        crate::foreign::read_each(&seeds, |text| {
+            let reading = read(&source, text.as_bytes(), &Defaults::default());
+            let said: Vec<String> = reading
+                .diagnostics
+                .iter()
+                .chain(&reading.notices)
+                .map(ToString::to_string)
+                .collect();
+            if said.is_empty() { Ok(()) } else { Err(said.join("\n")) }
+        });
+    }
 }

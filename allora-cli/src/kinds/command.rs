@@ -87,6 +87,7 @@ pub(crate) fn work(data: &Value) -> Result<CommandSpec, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::secrets;
     use serde_json::json;
 
     #[track_caller]
@@ -102,6 +103,18 @@ mod tests {
         let Invocation::Program(program, args) = read.invocation else { panic!("a shell") };
         assert_eq!((program.as_str(), args), ("echo", vec!["$(id)".to_owned(), "; rm".into()]));
         assert!(work(&json!({ "command": "/bin/true", "env": { "A": "b" } })).is_ok());
+    }
+
+    #[test]
+    fn any_data_is_read_or_refused() {
+        let seeds = [
+            r#"{"command":["echo","$(id)"],"timeout":"90s","env":{"A":"b"},"input":"x","folder":"/tmp"}"#,
+            r#"{"command":"/bin/true","env":{"A":{"secret":"NAME"}}}"#,
+        ];
+        crate::foreign::read_each(&seeds, |text| {
+            let data = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            work(&secrets::without_values(&data)?)
+        });
     }
 
     #[test]

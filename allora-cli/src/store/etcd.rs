@@ -22,25 +22,36 @@ pub(super) async fn remove(url: &str, wanted: Wanted) -> Outcome {
 }
 
 async fn connect(url: &str, wanted: Wanted) -> Outcome<Etcd> {
+    let (login, endpoints) = parts(url)?;
+    let mut builder = Etcd::builder().history(wanted.history);
+    if let Some(prefix) = wanted.prefix {
+        builder = builder.prefix(prefix);
+    }
+    if let Some((user, password)) = login {
+        builder = builder.login(user, password);
+    }
+    Ok(builder.connect(endpoints).await?)
+}
+
+/// The user with the password, and the endpoints.
+pub(super) fn parts(url: &str) -> Outcome<(Option<(String, String)>, Vec<String>)> {
     let servers = Servers::of(url)?;
     if !servers.path.is_empty() {
         return Err(Failure::wrong(
             "the store URL has a path; remove it, and separate stores in etcd by --prefix",
         ));
     }
-    let mut builder = Etcd::builder().history(wanted.history);
-    if let Some(prefix) = wanted.prefix {
-        builder = builder.prefix(prefix);
-    }
-    if let Some(login) = servers.login.strip_suffix('@') {
-        let (user, password) = login.split_once(':').ok_or_else(|| {
-            Failure::wrong("the store URL has a login without a password; write USER:PASSWORD@")
-        })?;
-        builder = builder.login(unescaped(user)?, unescaped(password)?);
-    }
+    let login = match servers.login.strip_suffix('@') {
+        Some(login) => {
+            let (user, password) = login.split_once(':').ok_or_else(|| {
+                Failure::wrong("the store URL has a login without a password; write USER:PASSWORD@")
+            })?;
+            Some((unescaped(user)?, unescaped(password)?))
+        }
+        None => None,
+    };
     let scheme = if url.starts_with("etcds:") { "https" } else { "http" };
-    let endpoints = servers.hosts.iter().map(|host| format!("{scheme}://{host}"));
-    Ok(builder.connect(endpoints).await?)
+    Ok((login, servers.hosts.iter().map(|host| format!("{scheme}://{host}")).collect()))
 }
 
 /// A part of a URL without its percent signs.

@@ -339,6 +339,28 @@ mod tests {
         }
     }
 
+    #[cfg(all(feature = "redis", feature = "redis-quorum", feature = "etcd"))]
+    #[test]
+    fn any_url_is_taken_apart_or_refused_without_its_password() {
+        let seeds = [
+            "etcds://u:hunter2@a:1,b:2",
+            "redis+sentinel://u:hunter2@a:1,b/main/2",
+            "rediss+cluster://:hunter2@a,b",
+            "redis-quorum://u:hunter2@a,b,c/2",
+            "redis+unix:///run/redis.sock",
+            "redis://h/2",
+        ];
+        crate::foreign::read_each(&seeds, |url| {
+            let read = match scheme(url) {
+                Ok("etcd" | "etcds") => super::etcd::parts(url).map(drop),
+                Ok("redis-quorum" | "rediss-quorum") => super::quorum::each(url).map(drop),
+                Ok(_) => super::redis::several(url).map(drop),
+                Err(failure) => Err(failure),
+            };
+            read.map_err(|failure| format!("{failure:?} {}", masked(url)))
+        });
+    }
+
     #[cfg(any(feature = "redis", feature = "redis-quorum", feature = "etcd"))]
     #[test]
     fn several_servers_are_told_apart() {

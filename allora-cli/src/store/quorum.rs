@@ -30,7 +30,7 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
 }
 
 /// The URL of each server.
-fn each(url: &str) -> Outcome<Vec<String>> {
+pub(super) fn each(url: &str) -> Outcome<Vec<String>> {
     let scheme = if url.starts_with("rediss-") { "rediss" } else { "redis" };
     let Servers { login, hosts, path } = Servers::of(url)?;
     if !path.bytes().all(|byte| byte.is_ascii_digit()) {

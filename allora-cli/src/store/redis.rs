@@ -2,7 +2,7 @@
 //! (`redis+sentinel://HOST,HOST/MASTER[/DB]`) or in a cluster (`redis+cluster://HOST,HOST`); the
 //! latter two over TLS with `rediss+`.
 
-use super::{Servers, Store, Wanted};
+use super::{Store, Wanted};
 use crate::failure::{Failure, Outcome};
 use allora_redis::Redis;
 use std::sync::Arc;
@@ -28,30 +28,42 @@ async fn connect(url: &str, wanted: Wanted) -> Outcome<Redis> {
     if let Some(prefix) = wanted.prefix {
         builder = builder.prefix(prefix);
     }
+    Ok(match several(url)? {
+        Servers::One => builder.connect(url).await?,
+        Servers::Cluster(each) => builder.connect_cluster(each).await?,
+        Servers::Sentinels(each, master) => builder.connect_sentinel(each, master).await?,
+    })
+}
+
+/// The servers of a URL.
+pub(super) enum Servers<'a> {
+    One,
+    Cluster(Vec<String>),
+    /// With the name of the master.
+    Sentinels(Vec<String>, &'a str),
+}
+
+pub(super) fn several(url: &str) -> Outcome<Servers<'_>> {
     let (scheme, _) = url.split_once(':').unwrap_or_default();
     let Some((scheme, form)) = scheme.split_once('+').filter(|(_, form)| *form != "unix") else {
-        return Ok(builder.connect(url).await?);
+        return Ok(Servers::One);
     };
-    let servers = Servers::of(url)?;
-    let login = servers.login;
+    let super::Servers { login, hosts, path } = super::Servers::of(url)?;
     let each = |path: &str| -> Vec<String> {
-        servers.hosts.iter().map(|host| format!("{scheme}://{login}{host}{path}")).collect()
+        hosts.iter().map(|host| format!("{scheme}://{login}{host}{path}")).collect()
     };
-    let store = match form {
-        "cluster" if servers.path.is_empty() => builder.connect_cluster(each("")).await?,
-        "cluster" => {
-            let what = "the store URL has a database; a Redis cluster has only one: remove it";
-            return Err(Failure::wrong(what));
+    if form == "cluster" {
+        if path.is_empty() {
+            return Ok(Servers::Cluster(each("")));
         }
-        _ => {
-            let (master, db) = servers.path.split_once('/').unwrap_or((servers.path, ""));
-            if master.is_empty() {
-                let what = "the store URL names no master; write redis+sentinel://HOST,HOST/MASTER";
-                return Err(Failure::wrong(what));
-            }
-            let db = if db.is_empty() { String::new() } else { format!("/{db}") };
-            builder.connect_sentinel(each(&db), master).await?
-        }
-    };
-    Ok(store)
+        let what = "the store URL has a database; a Redis cluster has only one: remove it";
+        return Err(Failure::wrong(what));
+    }
+    let (master, db) = path.split_once('/').unwrap_or((path, ""));
+    if master.is_empty() {
+        let what = "the store URL names no master; write redis+sentinel://HOST,HOST/MASTER";
+        return Err(Failure::wrong(what));
+    }
+    let db = if db.is_empty() { String::new() } else { format!("/{db}") };
+    Ok(Servers::Sentinels(each(&db), master))
 }

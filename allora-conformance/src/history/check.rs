@@ -230,8 +230,8 @@ struct Job<'a> {
     answers: BTreeMap<i64, i64>,
     /// By fence: the first end that was accepted.
     ends: BTreeMap<i64, i64>,
-    /// Occurrence and fence of runs that were released, or are to be tried again.
-    given_back: BTreeSet<(i64, i64)>,
+    /// Occurrence and fence of runs that were released, or are to be tried again, and when.
+    given_back: BTreeMap<(i64, i64), i64>,
     events: Vec<&'a Event>,
     found: &'a mut BTreeSet<Violation>,
 }
@@ -266,7 +266,7 @@ impl<'a> Job<'a> {
                     let ended = self.ends.entry(fence).or_insert(event.at);
                     *ended = event.at.min(*ended);
                     if !outcome.is_final() {
-                        self.given_back.insert((occurrence, fence));
+                        self.given_back.insert((occurrence, fence), event.at);
                     }
                 }
                 What::Start { .. } | What::Skip { .. } | What::Lost { .. } => {}
@@ -378,7 +378,11 @@ impl<'a> Job<'a> {
         for event in &self.events {
             let (occurrence, fence, is_final) = match event.what {
                 What::End { occurrence, fence, outcome } => (occurrence, fence, outcome.is_final()),
-                What::Lost { occurrence, fence } => (occurrence, fence, true),
+                What::Lost { occurrence, fence } => {
+                    // One that shares its job may come back from a loss.
+                    let back = self.given_back.get(&(occurrence, fence));
+                    (occurrence, fence, back.is_none_or(|back| *back < event.at))
+                }
                 _ => continue,
             };
             if !self.taken(fence, occurrence) {
@@ -400,7 +404,7 @@ impl<'a> Job<'a> {
             let done = finished.get(&occurrence).is_some_and(|by| *by < fence);
             let again = self.law.at_most_once
                 && earlier.last().is_some_and(|(before, _)| {
-                    *before != fence && !self.given_back.contains(&(occurrence, *before))
+                    *before != fence && !self.given_back.contains_key(&(occurrence, *before))
                 });
             if done || again {
                 self.found.insert(Violation::Duplicate { job: job.clone(), occurrence, fence });
@@ -413,7 +417,7 @@ impl<'a> Job<'a> {
             let current = later.rev().take_while(|(taken, _)| *taken > fence);
             let current = current.filter(|(_, at)| *at < event.at).last();
             if let Some((current, _)) = current
-                && !self.given_back.contains(&(occurrence, fence))
+                && !self.given_back.contains_key(&(occurrence, fence))
             {
                 let current = *current;
                 self.found.insert(Violation::StaleEnd { job: job.clone(), fence, current });

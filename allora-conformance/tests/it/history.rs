@@ -321,6 +321,26 @@ fn what_was_given_back_at_most_once_may_come_after_its_successor() {
     assert_eq!(check(&log, &Invariant::new(&following).at_most_once()), []);
 }
 
+/// Its node hung past its lease, and found that the run was too late to begin.
+#[test]
+fn what_was_recorded_as_lost_and_then_given_back_may_run() {
+    let lost = event("store", 180, What::Lost { occurrence: at(60), fence: 1 });
+    let log = [
+        claim("a", 60, 60, 1, 1),
+        lost.clone(),
+        end("a", 181, 60, 1, Outcome::Released),
+        claim("b", 182, 60, 3, 1),
+        start("b", 182, 60, 3),
+        end("b", 183, 60, 3, Outcome::Succeeded),
+    ];
+    let law = Invariant::new(&following).at_most_once();
+    assert_eq!(check(&log, &law), []);
+    let later = Event { at: at(184), ..lost };
+    let found = check(&[&log[..1], &log[2..], &[later]].concat(), &law);
+    let twice = Violation::FinishedTwice { job: job(), occurrence: at(60) };
+    assert!(found.contains(&twice), "a loss after that is another end: {found:?}");
+}
+
 fn completed(log: &[Event]) -> Vec<Violation> {
     check(log, &Invariant::new(&following).until(at(300)).completed())
 }

@@ -111,7 +111,7 @@ pub(super) fn from(micros: i64) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{backend::Outcome, time::from_millis};
+    use crate::{backend::Outcome, hours::HourTotals, time::from_millis};
 
     fn entry(fence: i64, outcome: Outcome) -> HistoryEntry {
         let at = from_millis(fence / 1_000).unwrap();
@@ -180,5 +180,25 @@ mod tests {
             assert_eq!(Day::parse(text.as_bytes()), None, "{text}");
         }
         assert_eq!(Day::parse(&[0xff]), None);
+    }
+
+    #[test]
+    fn any_text_is_refused_or_read_and_counted_on() {
+        let mut day = Day { open: BTreeSet::from([7, 9]), ..Day::new("job") };
+        let entry = entry(HOUR, Outcome::Succeeded);
+        day.count(&entry);
+        let text = day.to_text();
+        let mut read = 0;
+        for text in allora_conformance::mutations(&[text.as_bytes()], 38, 2_000) {
+            let Some(mut day) = Day::parse(&text) else { continue };
+            read += 1;
+            assert_eq!(Day::parse(day.to_text().as_bytes()), Some(day.clone()));
+            day.count(&entry);
+            let mut sums = HourTotals::new(from(0));
+            sums.add_day(day.clone());
+            sums.add_day(day);
+            sums.hours().for_each(|hour| drop(hour.lateness.percentile(99)));
+        }
+        assert!((100..2_000).contains(&read), "{read}");
     }
 }

@@ -15,6 +15,8 @@ mod define;
 mod flags;
 mod history;
 mod key;
+#[cfg(test)]
+mod moves_tests;
 mod note;
 mod occurrence_data;
 mod operate;

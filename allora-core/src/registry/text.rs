@@ -313,6 +313,20 @@ mod tests {
     }
 
     #[test]
+    fn any_text_is_refused_or_read_and_written_as_it_was_read() {
+        let (text, mut read) = (encode(&info()), 0);
+        for text in allora_conformance::mutations(&[text.as_bytes()], 38, 2_000) {
+            let node = String::from_utf8(text).ok().and_then(|text| decode("n", &text));
+            let Some(node) = node else { continue };
+            read += 1;
+            // The second writing: the first one sorts the fields, and cuts what is too long.
+            let again = decode("n", &encode(&node)).expect("what is written is read");
+            assert_eq!(decode("n", &encode(&again)), Some(again), "{node:?}");
+        }
+        assert!((100..2_000).contains(&read), "{read}");
+    }
+
+    #[test]
     fn a_text_has_at_most_sixteen_kibibytes_and_says_if_it_is_not_whole() {
         let many = |what: &str| (0..10_000).map(|n| format!("{what} {n}")).collect::<Vec<_>>();
         let info = NodeInfo {

@@ -48,7 +48,7 @@ impl Fault {
     pub(super) fn of(scene: &Scene, is_short: bool) -> Vec<Self> {
         let mut faults = match scene.store {
             "sqlite" => vec![],
-            "redis-sentinel" => vec![Self::FailOver],
+            store if has_replicas(store) => vec![Self::FailOver],
             _ => vec![Self::Kill, Self::Freeze, Self::Restart],
         };
         if is_short {
@@ -59,8 +59,8 @@ impl Fault {
         let survives = ["sqlite", "postgres", "pgbouncer", "etcd"].contains(&scene.store);
         faults.extend(scene.disk().filter(|_| survives).map(|_| Self::Fill));
         faults.extend(has_clock(scene.store).then_some(Self::Clock));
-        // A file is not emptied by anybody; behind Sentinel, a replica may be asked.
-        let is_emptied = !["sqlite", "redis-sentinel"].contains(&scene.store);
+        // A file is not emptied by anybody; with replicas, one of them may be asked.
+        let is_emptied = scene.store != "sqlite" && !has_replicas(scene.store);
         faults.extend(is_emptied.then_some(Self::Empty));
         faults
     }
@@ -80,7 +80,7 @@ impl Fault {
             return Err(Failure::Check(format!("{store} has no server")));
         };
         match self {
-            Self::FailOver => return fail_over(arena, mark),
+            Self::FailOver => return fail_over(store, arena, random, mark),
             Self::Clock => return step(store, arena, mark),
             Self::Empty => {
                 emptied::empty(store, arena)?;
@@ -187,37 +187,68 @@ fn step(store: &str, arena: &Arena, mark: &mut dyn FnMut(&str)) -> Outcome<Strin
 /// The time between two looks at a server.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Kills the server that the sentinels call the primary; the sites' first two are primary and replica.
-fn fail_over(arena: &mut Arena, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
-    let before = primary(arena).ok_or_else(|| Failure::Check("no sentinel answers".into()))?;
-    let number = (0..2).find(|number| arena.port(*number) == before).unwrap_or(0);
+/// True if replicas take the place of primaries.
+fn has_replicas(store: &str) -> bool {
+    ["redis-sentinel", "redis-cluster-replicas"].contains(&store)
+}
+
+/// Kills a primary, waits until its replica has its place, and brings it back as the replica.
+fn fail_over(
+    store: &str,
+    arena: &mut Arena,
+    random: &mut Rng,
+    mark: &mut dyn FnMut(&str),
+) -> Outcome<String> {
+    // Behind sentinels the first two are primary and replica; a cluster has as many replicas as primaries.
+    let (servers, cluster) = match store {
+        "redis-sentinel" => (2, None),
+        _ => (arena.len(), Some(random.usize(..arena.len() / 2))),
+    };
+    let primary = |arena: &Arena| match cluster {
+        None => primary_of_sentinels(arena),
+        Some(range) => primary_of(range, arena),
+    };
+    let before = primary(arena).ok_or_else(|| Failure::Check("no server is a primary".into()))?;
+    let number = (0..servers).find(|number| arena.port(*number) == before).unwrap_or(0);
     arena.kill(number)?;
-    mark("the primary is killed");
+    mark("a primary is killed");
     let mut left = FAILOVER.as_millis() / STEP.as_millis();
-    while primary(arena).is_none_or(|now| now == before) {
-        left -= 1;
-        if left == 0 {
-            return Err(Failure::Check("the sentinels choose no other primary".into()));
+    let mut wait = |arena: &Arena, is_over: &dyn Fn(&Arena) -> bool, what: &str| {
+        while !is_over(arena) {
+            left -= 1;
+            if left == 0 {
+                return Err(Failure::Check(format!("{store}: {what}")));
+            }
+            pause(STEP);
         }
-        pause(STEP);
-    }
-    mark("another server is the primary");
+        Ok(())
+    };
+    let is_replaced = |arena: &Arena| primary(arena).is_some_and(|now| now != before);
+    wait(arena, &is_replaced, "no replica takes the place of a primary that is gone")?;
+    mark("its replica is the primary");
     arena.restart(number)?;
-    // The sentinels tell it that it is a replica now.
-    while !emptied::asked(arena.port(number), &["INFO", "replication"])
-        .contains("master_link_status:up")
-    {
-        left = left.saturating_sub(1);
-        if left == 0 {
-            return Err(Failure::Check("the former primary becomes no replica".into()));
-        }
-        pause(STEP);
-    }
+    // It is told that it is a replica now.
+    let follows = |arena: &Arena| {
+        emptied::asked(arena.port(number), &["INFO", "replication"])
+            .contains("master_link_status:up")
+    };
+    wait(arena, &follows, "a former primary becomes no replica")?;
     Ok("failed over".into())
 }
 
 /// The port of the primary, as a sentinel knows it.
-fn primary(arena: &Arena) -> Option<u16> {
+fn primary_of_sentinels(arena: &Arena) -> Option<u16> {
     let words = ["SENTINEL", "get-master-addr-by-name", "allora"];
     emptied::asked(arena.port(2), &words).lines().nth(1)?.trim().parse().ok()
+}
+
+/// The port of the server that has the slots of this part of a cluster, as one of those that live says.
+fn primary_of(range: usize, arena: &Arena) -> Option<u16> {
+    let first = ["0-", "5461-", "10923-"][range];
+    let living = (0..arena.len()).find(|number| arena.pid(*number).is_some())?;
+    let nodes = emptied::asked(arena.port(living), &["CLUSTER", "NODES"]);
+    let has_slots = |line: &&str| line.split(' ').skip(8).any(|slots| slots.starts_with(first));
+    let line = nodes.lines().filter(|line| !line.contains("fail")).find(has_slots)?;
+    let address = line.split(' ').nth(1)?.split('@').next()?;
+    address.rsplit(':').next()?.parse().ok()
 }

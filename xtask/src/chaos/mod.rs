@@ -28,7 +28,7 @@ use std::{
 };
 
 /// The stores with what serves each, and the first part of its address; SQLite is a file.
-const STORES: [(&str, &str); 9] = [
+const STORES: [(&str, &str); 10] = [
     ("sqlite", "sqlite"),
     ("postgres", "postgres"),
     ("pgbouncer", "postgres"),
@@ -36,6 +36,7 @@ const STORES: [(&str, &str); 9] = [
     ("redis", "redis"),
     ("redis-sentinel", "redis+sentinel"),
     ("redis-cluster", "redis+cluster"),
+    ("redis-cluster-replicas", "redis+cluster"),
     ("etcd", "etcd"),
     ("etcd-cluster", "etcd"),
 ];

@@ -3,10 +3,14 @@
 use crate::{
     Failure, Outcome,
     command::{root, target},
-    model,
+    fuzz, model, mutants,
 };
 use serde_json::Value;
-use std::{collections::BTreeMap, fmt::Write, fs, thread};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs, thread,
+};
 
 /// Nothing ran twice and nothing was lost.
 pub(super) fn is_kept(result: &Value) -> bool {
@@ -41,6 +45,59 @@ fn faults(result: &Value) -> BTreeMap<String, usize> {
     faults
 }
 
+/// Words of a mark, and the kind of fault that begins with it. Of a worker, then of servers.
+const KINDS: [(&str, &str, &str); 14] = [
+    ("worker", "is killed", "worker killed (SIGKILL)"),
+    ("worker", "is frozen", "worker frozen (SIGSTOP), up to 9 s"),
+    ("worker", "as by a deployment", "worker stopped, as by a deployment"),
+    ("worker", "goes back to the release before", "rollback to the release before"),
+    ("worker", "loses an answer", "an answer lost, with its connection"),
+    ("worker", "fall silent", "connections silent"),
+    ("worker", "ms more", "answers late"),
+    ("primary", "is killed", "primary killed, replica promoted"),
+    ("server", "is killed", "server killed (SIGKILL)"),
+    ("server", "is frozen", "server frozen (SIGSTOP), up to 8 s"),
+    ("server", "is restarted", "server restarted"),
+    ("disk", "is full", "disk full"),
+    ("store", "was emptied", "store emptied"),
+    ("clock", "ahead", "clock of the server set ahead, and back"),
+];
+
+/// Each kind of fault: how often, in how many stores, and the longest waits of occurrences after it.
+fn each_kind(results: &[Value]) -> String {
+    let mut table = String::from(
+        "\n# Each kind of fault\n\n\
+         An occurrence waits from its time to its start. The longest wait is that of the occurrences that were due from a\n\
+         second before the fault until twelve seconds after it; other faults came meanwhile, so it may be another one's.\n\n\
+         | fault | injected | stores | longest wait after it, median | worst |\n|---|---|---|---|---|\n",
+    );
+    for (whose, words, kind) in KINDS {
+        let (mut waits, mut stores) = (Vec::new(), BTreeSet::new());
+        for result in results {
+            let marks = result["verdict"]["faults"].as_array().into_iter().flatten();
+            let is_it = |mark: &&Value| {
+                mark["what"]
+                    .as_str()
+                    .is_some_and(|what| what.contains(whose) && what.contains(words))
+            };
+            let of: Vec<i64> =
+                marks.filter(is_it).filter_map(|mark| mark["longest_ms"].as_i64()).collect();
+            if !of.is_empty() {
+                stores.insert(result["store"].to_string());
+            }
+            waits.extend(of);
+        }
+        waits.sort_unstable();
+        if let (Some(median), Some(worst)) = (waits.get(waits.len() / 2), waits.last()) {
+            let (median, worst) = (*median as f64 / 1e3, *worst as f64 / 1e3);
+            let (times, stores) = (waits.len(), stores.len());
+            let _ =
+                writeln!(table, "| {kind} | {times} | {stores} | {median:.1} s | {worst:.1} s |");
+        }
+    }
+    table
+}
+
 /// Writes the page from all results in the target folder.
 pub(super) fn write() -> Outcome {
     let mut results = results_of("chaos")?;
@@ -50,8 +107,11 @@ pub(super) fn write() -> Outcome {
     }
     results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
     let page = root().join("RELIABILITY.md");
-    let models = model::section(&model::results());
-    let written = text(&results) + &simulated(&results_of("sim")?) + &models;
+    let written = text(&results)
+        + &simulated(&results_of("sim")?)
+        + &model::section(&model::results())
+        + &fuzz::section(&results_of("fuzz")?)
+        + &mutants::section(&results_of("mutants")?);
     fs::write(&page, written).map_err(|cause| super::cannot(&page, &cause))
 }
 
@@ -154,8 +214,9 @@ fn text(results: &[Value]) -> String {
     }
     page += "\n*Cut off* is a run at most once whose worker died: it is recorded as lost in the history, and not run\n\
              again. *Taken over* is a run at least once that another worker began again. *Latest* is the longest time from\n\
-             the time of an occurrence to its start, outages of the server included.\n\n\
-             # The runs\n\n| store | minutes | occurrences each second | stores at once | build | seed | revision |\n|---|---|---|---|---|---|---|\n";
+             the time of an occurrence to its start, outages of the server included.\n";
+    page += &each_kind(results);
+    page += "\n# The runs\n\n| store | minutes | occurrences each second | stores at once | build | seed | revision |\n|---|---|---|---|---|---|---|\n";
     for result in results {
         let seconds = number(result, "seconds");
         let _ = writeln!(
@@ -188,7 +249,11 @@ mod tests {
             json!({ "store": "redis", "seed": seed, "revision": "abc", "build": "debug", "at_once": 5, "injected": ["killed", "frozen"], "verdict": {
                 "holds": twice == 0, "due": 100, "twice": twice, "lost": 0, "cut_off": 2, "taken_over": 3,
                 "seconds": 90, "rate": 20, "late_ms": { "p99": 5, "max": seed },
-                "faults": [{ "what": "worker 1 is killed" }, { "what": "the server is killed" }],
+                "faults": [
+                    { "what": "worker 1 is killed", "longest_ms": 900 },
+                    { "what": "the server is killed, and away for 1s", "longest_ms": 1500 + seed },
+                    { "what": "the server answers again", "longest_ms": 1 },
+                ],
             }})
         };
         let page = text(&[result(7, 0), result(9, 1)]);
@@ -199,6 +264,9 @@ mod tests {
             ),
             "{page}"
         );
+        let kinds = page.lines().filter(|line| line.contains("(SIGKILL)")).collect::<Vec<_>>();
+        assert_eq!(kinds[0], "| worker killed (SIGKILL) | 2 | 1 | 0.9 s | 0.9 s |");
+        assert_eq!(kinds[1], "| server killed (SIGKILL) | 2 | 1 | 1.5 s | 1.5 s |");
         assert!(page.contains("| redis | 1.5 | 20 | 5 | debug | 7 | abc |"), "{page}");
         assert!(is_kept(&result(7, 0)) && !is_kept(&result(7, 1)));
         let world = json!({ "seed": 3, "worlds": 20, "hours": 31.5, "runs": 900, "processor_seconds": 1_800 });

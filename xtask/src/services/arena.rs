@@ -1,6 +1,8 @@
 //! A service whose servers are killed, frozen and started again, whose disk becomes full, and whose clock is set.
 
-use super::{Disk, FakeClock, Prepared, SERVICES, Service, Site, failed, guard, patiently, said};
+use super::{
+    Disk, FakeClock, OF_TRIALS, Prepared, SERVICES, Service, Site, failed, guard, patiently, said,
+};
 use crate::{Failure, Outcome};
 use std::{
     fs,
@@ -47,7 +49,8 @@ impl Arena {
     /// Starts the service of this name, also where others run already, on a disk of its own if it may have one,
     /// and with a clock of its own where that is wanted.
     pub(crate) fn start(name: &str, wanted: Wanted) -> Outcome<Self> {
-        let service = SERVICES.iter().copied().find(|service| service.name == name);
+        let mut services = SERVICES.iter().chain(OF_TRIALS).copied();
+        let service = services.find(|service| service.name == name);
         let service = service.ok_or_else(|| Failure::Usage(format!("no service is `{name}`")))?;
         let site = service.site()?;
         let disk = if wanted.disk { Disk::mount(&site.folder)? } else { None };

@@ -80,6 +80,18 @@ pub(crate) fn python_package(wanted: &str, hashes: &[&str], folder: &str) -> Out
     Ok(programs)
 }
 
+/// The programs of a package of crates.io, given as `name@version`, built once beside what cargo builds.
+pub(crate) fn cargo_package(wanted: &str) -> Outcome<PathBuf> {
+    let folder = command::target().join("tools").join(wanted.replace('@', "-"));
+    let programs = folder.join("bin");
+    if !programs.is_dir() {
+        let root = folder.display().to_string();
+        let install = command::cargo(&["install", "--locked", "--quiet", "--root", &root, wanted]);
+        command::run(&format!("install {wanted}, from its sources"), install)?;
+    }
+    Ok(programs)
+}
+
 /// The library by which a program has a clock of its own.
 pub(crate) fn faketime() -> Outcome<PathBuf> {
     let find = || {

@@ -84,6 +84,9 @@ const SERVICES: &[&Service] = &[
     &etcd::CLUSTER,
 ];
 
+/// Those that only trials start.
+const OF_TRIALS: &[&Service] = &[&redis::REPLICATED];
+
 /// Where one service lives.
 struct Site {
     program: PathBuf,

@@ -30,6 +30,13 @@ pub(super) const CLUSTER: Service = Service {
     ..ALONE
 };
 
+/// The same with a replica of each, which takes the place of a primary that is gone.
+pub(super) const REPLICATED: Service =
+    Service { name: "redis-cluster-replicas", ports: 12, ..CLUSTER };
+
+/// The number of primaries of a cluster: the servers behind them are their replicas, in the same order.
+pub(crate) const PRIMARIES: usize = 3;
+
 /// A primary, its replica and three sentinels.
 pub(super) const SENTINEL: Service = Service {
     name: "redis-sentinel",
@@ -89,24 +96,25 @@ fn independent(site: &Site) -> Outcome<Prepared> {
 /// The nodes find each other by the file in which a node remembers its cluster: no command is
 /// needed to make them one.
 fn cluster(site: &Site) -> Outcome<Prepared> {
-    const SLOTS: [&str; 3] = ["0-5460", "5461-10922", "10923-16383"];
-    let (ports, buses) = site.ports.split_at(3);
+    const SLOTS: [&str; PRIMARIES] = ["0-5460", "5461-10922", "10923-16383"];
+    let (ports, buses) = site.ports.split_at(site.ports.len() / 2);
     let mut servers = Vec::new();
-    for i in 0..3 {
+    for i in 0..ports.len() {
         let mut server = server(site, i)?;
         server.args(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]);
         server.args(["--cluster-port", &buses[i].to_string(), "--cluster-node-timeout", "2000"]);
         servers.push(server);
         let mut nodes = String::new();
-        for (j, slots) in SLOTS.iter().enumerate() {
-            let (port, bus, epoch) = (ports[j], buses[j], j + 1);
+        for (j, (port, bus)) in ports.iter().zip(buses).enumerate() {
+            let (id, epoch) = (j + 1, j % PRIMARIES + 1);
             let me = if i == j { "myself," } else { "" };
-            let _ = writeln!(
-                nodes,
-                "{epoch:040x} 127.0.0.1:{port}@{bus} {me}master - 0 0 {epoch} connected {slots}"
-            );
+            let role = match SLOTS.get(j) {
+                Some(slots) => format!("{me}master - 0 0 {epoch} connected {slots}"),
+                None => format!("{me}slave {epoch:040x} 0 0 {epoch} connected"),
+            };
+            let _ = writeln!(nodes, "{id:040x} 127.0.0.1:{port}@{bus} {role}");
         }
-        nodes.push_str("vars currentEpoch 3 lastVoteEpoch 0\n");
+        let _ = writeln!(nodes, "vars currentEpoch {PRIMARIES} lastVoteEpoch 0");
         write(site, folder(site, i).join("nodes.conf"), &nodes)?;
     }
     Ok(Prepared { servers, told: vec![urls(ports)] })
@@ -153,17 +161,22 @@ fn answers(site: &Site) -> bool {
     site.ports.iter().all(|port| asked(*port, &["PING"]).starts_with("PONG"))
 }
 
+/// True if all slots have their servers, and each replica is up to date. The roles change with each failover.
 fn is_joined(site: &Site) -> bool {
-    let ports = &site.ports[..3];
+    let ports = &site.ports[..site.ports.len() / 2];
     ports.iter().all(|port| asked(*port, &["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+        && ports.iter().filter(|port| follows(**port)).count() == ports.len() - PRIMARIES
+}
+
+/// True for a replica that has what its primary has.
+fn follows(port: u16) -> bool {
+    asked(port, &["INFO", "replication"]).contains("master_link_status:up")
 }
 
 /// True if each sentinel knows enough others for a majority, and the replica is up to date.
 fn is_watched(site: &Site) -> bool {
     // Which of the two is the replica changes with each failover.
-    let follows =
-        |port: &u16| asked(*port, &["INFO", "replication"]).contains("master_link_status:up");
-    site.ports[..2].iter().any(follows)
+    site.ports[..2].iter().any(|port| follows(*port))
         && site.ports[2..].iter().all(|port| {
             asked(*port, &["SENTINEL", "CKQUORUM", MASTER]).starts_with("OK 3")
                 && asked(*port, &["SENTINEL", "REPLICAS", MASTER]).contains("slave")

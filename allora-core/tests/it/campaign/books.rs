@@ -17,7 +17,7 @@ pub(super) fn audit(
     plan: &Plan,
     runs: &[Entry],
     past: &[HistoryEntry],
-    (state, redefined): (&JobState, bool),
+    (state, redefined, has_one_life): (&JobState, bool, bool),
     now: Time,
 ) {
     let name = &plan.name;
@@ -36,7 +36,9 @@ pub(super) fn audit(
     }
     starts(plan, runs, &taken);
     overlaps(plan, runs, &taken, redefined);
-    if runs.iter().map(life).collect::<BTreeSet<_>>().len() <= 1 {
+    if has_one_life {
+        let lives: BTreeSet<&str> = runs.iter().map(life).collect();
+        assert!(lives.len() <= 1, "{name}: another life, without a deletion: {lives:?}");
         every_instant(plan, past, (state, redefined), now);
     }
 }

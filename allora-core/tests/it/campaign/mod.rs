@@ -10,7 +10,7 @@ mod chains;
 mod scenario;
 mod shrink;
 
-use scenario::{Totals, play};
+use scenario::{CROWDED, Totals, play};
 use shrink::Cut;
 use std::{
     env, fs,
@@ -125,6 +125,11 @@ fn one_seed() {
 }
 
 #[test]
+fn a_crowd_shares_requests_and_its_books_balance() {
+    play(CROWDED, &Cut::NOTHING);
+}
+
+#[test]
 fn a_seed_plays_alike_every_time() {
     for seed in (0..FEW).step_by(23) {
         let traces = [0; 2].map(|_| play(seed, &Cut::NOTHING).trace);
@@ -140,4 +145,4 @@ fn seeds_of_the_past() {
     }
 }
 
-const PAST: &[u64] = &[];
+const PAST: &[u64] = &[1_001_632, 1_001_803];

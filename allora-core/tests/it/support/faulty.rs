@@ -106,8 +106,8 @@ pub(crate) struct Faults {
     pub(crate) updates: AtomicU64,
     /// The number of operations in all batches.
     pub(crate) operations: AtomicU64,
-    /// A batch of the planner has at most one operation for a name; how often it had more.
-    pub(crate) doubled_operations: AtomicU64,
+    /// The first request in which the planner had two operations for a name; of keys, it may have several.
+    pub(crate) doubled: Mutex<Option<String>>,
 }
 
 impl Faults {
@@ -253,16 +253,20 @@ impl Hooks for Faulty {
                 return pending().await;
             }
         } else {
-            // Several jobs may have the same concurrency key.
-            let is_key = |one: &&Operation<'_>| {
-                matches!(one.action, Action::ClaimKey(_) | Action::ReleaseKey { .. })
+            // Several jobs may have the same concurrency key, and what a query has claimed goes its own way.
+            let is_apart = |one: &&Operation<'_>| match one.action {
+                Action::ClaimKey(_) | Action::ReleaseKey { .. } => true,
+                Action::Advance(advance) => advance.holder.is_some(),
+                Action::Extend { .. } | Action::Release { .. } => true,
+                _ => false,
             };
-            let others: Vec<_> = batch.operations.iter().filter(|one| !is_key(one)).collect();
+            let others: Vec<_> = batch.operations.iter().filter(|one| !is_apart(one)).collect();
             let mut names: Vec<_> = others.iter().map(|one| one.name).collect();
             names.sort_unstable();
-            names.dedup();
-            if names.len() != others.len() {
-                self.faults.doubled_operations.fetch_add(1, Relaxed);
+            if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                let both: Vec<_> = others.iter().filter(|one| one.name == pair[0]).collect();
+                let told = format!("two plans for one name in one request: {both:?}");
+                self.faults.doubled.lock().unwrap().get_or_insert(told);
             }
         }
         if batch.operations.iter().any(|one| one.name.starts_with("allora:node:")) {

@@ -60,7 +60,8 @@ impl Log {
     }
 
     pub(crate) fn of(&self, name: &str) -> Vec<Entry> {
-        self.entries().into_iter().filter(|entry| entry.name == name).collect()
+        let entries = self.entries.lock().unwrap();
+        entries.iter().filter(|entry| entry.name == name).cloned().collect()
     }
 
     /// The nominal instants of a job's executions, in the order in which they began.

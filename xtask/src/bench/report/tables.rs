@@ -143,23 +143,42 @@ fn peers(facts: &Facts, figures: &Figures) -> String {
     table(&header, rows)
 }
 
+/// The part of the machine's processor time that the occurrences took: the rest was idle, or other programs'.
+pub(super) fn efficiency(facts: &Facts, figures: &Figures, key: &str) -> Option<f64> {
+    let cores = facts.machine["cores"].as_f64().filter(|cores| *cores > 0.0)?;
+    let micros =
+        figures.median(key, "client_us")? + figures.median(key, "server_us").unwrap_or(0.0);
+    Some(figures.median(key, "per_s")? * micros / (cores * 1e6))
+}
+
 fn processor(facts: &Facts, figures: &Figures) -> String {
-    let header = ["store", "due at once", "nodes", "client, µs", "server, µs", "raw, server, µs"];
-    let stores = MAIN.into_iter().chain(OTHERS);
-    let rows = stores.flat_map(|store| {
-        let count = loads(facts, store).into_iter().next_back().unwrap_or_default();
-        ONE_AND_FOUR.map(|nodes| {
-            let ours = worker_key(store, nodes, count);
-            let raw = raw_key(store, nodes, facts.size);
-            vec![
-                name(store).to_owned(),
-                number(count as f64),
-                nodes.to_string(),
-                or_dash(figures.median(&ours, "client_us"), milliseconds),
-                or_dash(figures.median(&ours, "server_us"), milliseconds),
-                or_dash(figures.median(&raw, "server_us"), milliseconds),
-            ]
-        })
+    let header = [
+        "store",
+        "due at once",
+        "nodes",
+        "per second",
+        "client, µs",
+        "server, µs",
+        "raw, server, µs",
+        "efficiency",
+    ];
+    let row = |store: &str, count: u64, nodes: u64| {
+        let ours = worker_key(store, nodes, count);
+        let raw = raw_key(store, nodes, facts.size);
+        vec![
+            name(store).to_owned(),
+            number(count as f64),
+            nodes.to_string(),
+            or_dash(figures.median(&ours, "per_s"), rate),
+            or_dash(figures.median(&ours, "client_us"), milliseconds),
+            or_dash(figures.median(&ours, "server_us"), milliseconds),
+            or_dash(figures.median(&raw, "server_us"), milliseconds),
+            or_dash(efficiency(facts, figures, &ours), percent),
+        ]
+    };
+    let rows = MAIN.into_iter().chain(OTHERS).flat_map(|store| {
+        let of = move |count| ONE_AND_FOUR.map(|nodes| row(store, count, nodes));
+        loads(facts, store).into_iter().flat_map(of)
     });
     table(&header, rows)
 }
