@@ -46,7 +46,7 @@ fn faults(result: &Value) -> BTreeMap<String, usize> {
 }
 
 /// Words of a mark, and the kind of fault that begins with it. Of a worker, then of servers.
-const KINDS: [(&str, &str, &str); 14] = [
+const KINDS: [(&str, &str, &str); 15] = [
     ("worker", "is killed", "worker killed (SIGKILL)"),
     ("worker", "is frozen", "worker frozen (SIGSTOP), up to 9 s"),
     ("worker", "as by a deployment", "worker stopped, as by a deployment"),
@@ -54,6 +54,7 @@ const KINDS: [(&str, &str, &str); 14] = [
     ("worker", "loses an answer", "an answer lost, with its connection"),
     ("worker", "fall silent", "connections silent"),
     ("worker", "ms more", "answers late"),
+    ("clock of worker", "is set", "clock of a worker wrong by up to an hour"),
     ("primary", "is killed", "primary killed, replica promoted"),
     ("server", "is killed", "server killed (SIGKILL)"),
     ("server", "is frozen", "server frozen (SIGSTOP), up to 8 s"),
