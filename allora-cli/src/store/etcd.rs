@@ -33,8 +33,11 @@ async fn connect(url: &str, wanted: Wanted) -> Outcome<Etcd> {
     Ok(builder.connect(endpoints).await?)
 }
 
+/// A user, and the password.
+type Login = (String, String);
+
 /// The user with the password, and the endpoints.
-pub(super) fn parts(url: &str) -> Outcome<(Option<(String, String)>, Vec<String>)> {
+pub(super) fn parts(url: &str) -> Outcome<(Option<Login>, Vec<String>)> {
     let servers = Servers::of(url)?;
     if !servers.path.is_empty() {
         return Err(Failure::wrong(
