@@ -387,17 +387,11 @@ impl Store {
             let found = gets(&inner).into_iter().next();
             let found = found.and_then(|get| Some(get.kvs().first()?.value().to_vec()));
             let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
-            let refusal = match Layout::from_text(&found) {
-                Some(older) if older.version < LAYOUT.version => {
-                    expected = found;
-                    continue;
-                }
-                Some(newer) => newer.refusal(LAYOUT.version),
-                None => Some(format!(
-                    "have version {found:?}, which is none of allora's: use another prefix"
-                )),
-            };
-            return refusal.map_or(Ok(()), |refusal| {
+            if Layout::from_text(&found).is_some_and(|older| older.version < LAYOUT.version) {
+                expected = found;
+                continue;
+            }
+            return Layout::refusal_of(&found, LAYOUT.version).map_or(Ok(()), |refusal| {
                 Err(Error::invalid(format!("the keys under {:?} {refusal}", self.keys.all()))
                     .op(OP))
             });

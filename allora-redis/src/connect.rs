@@ -34,15 +34,18 @@ const PER_JOB: u64 = 1_000;
 /// The newest version of the keys that this build knows.
 const LAYOUT: Layout = Layout::new(1);
 
-/// Writes the version of the keys where there is none or an older one, and returns the one that is there.
-const VERSION: &str = "\
-local found = redis.call('HGET', KEYS[1], 'version')
-local number = tonumber(string.match(found or '0', '^%d+'))
-if number and number < tonumber(ARGV[2]) then
-  redis.call('HSET', KEYS[1], 'version', ARGV[1])
-  return ARGV[1]
+/// A function that writes a [`Layout`] where there is none or an older one, and returns the one that is there.
+pub const VERSION: &str = "
+local function version(field, ours)
+  local found = redis.call('HGET', KEYS[1], field)
+  local number = tonumber(string.match(found or '0', '^%d+'))
+  if number and number < tonumber(string.match(ours, '^%d+')) then
+    redis.call('HSET', KEYS[1], field, ours)
+    return ours
+  end
+  return found
 end
-return found";
+";
 
 /// Connects to a store.
 ///
@@ -388,16 +391,10 @@ impl Store {
         let failed = |cause| self.failed(OP, cause);
         let meta = self.keys.meta();
         let mut check = redis::cmd("EVAL");
-        check.arg(VERSION).arg(1).arg(&meta).arg(LAYOUT.to_string()).arg(LAYOUT.version);
+        check.arg(format!("{VERSION}return version('version', '{LAYOUT}')")).arg(1).arg(&meta);
         let found = self.connection.ask::<String>(&check).await;
         let found = found.map_err(|failure| refused_at(&self.place, failure))?;
-        let refusal = match Layout::from_text(&found) {
-            Some(found) => found.refusal(LAYOUT.version),
-            None => Some(format!(
-                "have version {found:?}, which is none of allora's: use another prefix"
-            )),
-        };
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = Layout::refusal_of(&found, LAYOUT.version) {
             let keys = format!("{}: the keys of {:?}", self.place, self.keys.prefix);
             return Err(Error::invalid(format!("{keys} {refusal}")).op(OP));
         }

@@ -46,6 +46,16 @@ impl Layout {
             )
         })
     }
+
+    /// As [`refusal`](Self::refusal), for the text that a store has; a text that is no layout is refused.
+    pub fn refusal_of(text: &str, known: i64) -> Option<String> {
+        match Self::from_text(text) {
+            Some(layout) => layout.refusal(known),
+            None => Some(format!(
+                "have version {text:?}, which is none of allora's: use another prefix"
+            )),
+        }
+    }
 }
 
 impl fmt::Display for Layout {

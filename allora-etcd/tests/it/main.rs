@@ -18,3 +18,4 @@ mod pages;
 mod records;
 mod runtimes;
 mod stores;
+mod upgrade;

@@ -172,6 +172,7 @@ impl Pair {
                     CLUSTER_ID.into(),
                     incarnation,
                     known_text(&known).into_bytes(),
+                    "1".into(),
                 ];
                 let rejoined = self.filled(&REJOIN, &args);
                 assert_eq!(rejoined, self.pure.rejoin(token, vector));

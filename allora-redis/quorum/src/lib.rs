@@ -83,7 +83,8 @@ impl RedisQuorum {
     /// were given in another order; or if a majority has lost its data: the error says what to do.
     ///
     /// # Cancel safety
-    /// Nothing is changed on any server, except that empty servers may begin to rejoin.
+    /// Nothing is changed on any server, except that empty servers may begin to rejoin, and an older version of
+    /// the registers becomes the one of this build.
     pub async fn is_initialised(&self) -> Result<bool> {
         let cluster_id = self.inner.find_cluster_id().await;
         cluster_id.map(|id| id.is_some()).map_err(|error| error.op("is_initialised"))

@@ -6,10 +6,12 @@ use super::{
     proposer::{Reply, latest, latest_incarnation, majority, next_incarnation, trusted},
     register::{IncarnationVector, Known, MOST},
     round::{NOT_INITIALISED, Responses},
-    scripts::{DRAFT, FILL, HANDSHAKE, NOTE, RAISE, REJOIN, RESET, Response, SCAN, known_text},
+    scripts::{
+        DRAFT, FILL, HANDSHAKE, LAYOUT, NOTE, RAISE, REJOIN, RESET, Response, SCAN, known_text,
+    },
     server::Fault,
 };
-use allora_core::{Error, ErrorKind, Result};
+use allora_core::{Error, ErrorKind, Result, store::Layout};
 use redis::Script;
 use std::{
     collections::HashSet,
@@ -24,6 +26,14 @@ const UNHURRIED: Duration = Duration::from_secs(2);
 /// another one. Without that time, many nodes that notice an empty server would begin one after the
 /// other, and none of them would come to its end.
 const FILLS_ALONE: Duration = Duration::from_secs(2);
+
+/// The newest version that these servers have. A text that is none is newer than all: nobody may use it.
+fn newest_version(responses: &Responses) -> String {
+    let versions = trusted(&responses.replies).filter_map(|reply| reply.body.get(2));
+    let versions = versions.map(|text| String::from_utf8_lossy(text).into_owned());
+    let order = |text: &String| Layout::from_text(text).map_or(i64::MAX, |found| found.version);
+    versions.max_by_key(order).unwrap_or_else(|| LAYOUT.to_string())
+}
 
 type Page = (Vec<u8>, Vec<Vec<u8>>, IncarnationVector);
 
@@ -83,6 +93,9 @@ impl Inner {
         if trusted(&responses.replies).count() < majority(self.servers.len()) {
             return Ok(None);
         }
+        if let Some(refusal) = Layout::refusal_of(&newest_version(responses), LAYOUT.version) {
+            return Err(Error::invalid(format!("the registers under {:?} {refusal}", self.key)));
+        }
         Ok(cluster_ids.into_iter().next().flatten())
     }
 
@@ -119,7 +132,13 @@ impl Inner {
         known[..n].fill(1);
         for k in 0..n {
             let rejoined = self
-                .enter(k, &token, &cluster_id, IncarnationVector { incarnation: 1, known })
+                .enter(
+                    k,
+                    &token,
+                    &cluster_id,
+                    IncarnationVector { incarnation: 1, known },
+                    LAYOUT.to_string(),
+                )
                 .await;
             self.need(k, rejoined, "rejoined")?;
         }
@@ -161,6 +180,7 @@ impl Inner {
         let Some(incarnation) = next_incarnation(&responses.replies, k, quorum) else {
             return Err(self.too_few(&responses));
         };
+        let version = newest_version(&responses);
         let told = self.note(k, incarnation, &cluster_id).await?;
         let mut last = Vec::new();
         for reply in &told {
@@ -180,8 +200,9 @@ impl Inner {
             return Err(Error::new(ErrorKind::Unavailable, other));
         }
         known[k] = incarnation;
-        let rejoined =
-            self.enter(k, &token, &cluster_id, IncarnationVector { incarnation, known }).await;
+        let rejoined = self
+            .enter(k, &token, &cluster_id, IncarnationVector { incarnation, known }, version)
+            .await;
         self.need(k, rejoined, "rejoined")
     }
 
@@ -294,6 +315,7 @@ impl Inner {
         token: &[u8],
         cluster_id: &str,
         vector: IncarnationVector,
+        version: String,
     ) -> Result<Response, Fault> {
         let args = vec![
             token.to_vec(),
@@ -301,6 +323,7 @@ impl Inner {
             cluster_id.as_bytes().to_vec(),
             vector.incarnation.to_string().into_bytes(),
             known_text(&vector.known).into_bytes(),
+            version.into_bytes(),
         ];
         self.fill_call(k, &REJOIN, args).await
     }

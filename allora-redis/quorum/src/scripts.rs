@@ -21,8 +21,13 @@
 //! loss.
 
 use super::register::{IncarnationVector, Known, MOST};
+use allora_core::store::Layout;
+use allora_redis::internal::VERSION;
 use redis::{Script, Value};
 use std::sync::LazyLock;
+
+/// The newest version of the registers that this build knows. Each server has one, `m:version`.
+pub(crate) const LAYOUT: Layout = Layout::new(1);
 
 /// Reads `run`: the process and the replication id, by which a server knows that its state is its own.
 /// `is_own` compares it with the stored one, and follows a new replication id while the mark shows that
@@ -98,12 +103,12 @@ fn drafted(body: &str) -> Script {
 }
 
 /// The server's state. Arguments, as of all scripts of members: place, cluster id (may be empty).
-/// Body: cluster id, run. It renews a mark that was evicted.
+/// Body: cluster id, run, version. It renews a mark that was evicted, and an older version.
 pub(crate) static HANDSHAKE: LazyLock<Script> = LazyLock::new(|| {
-    member(
-        "if not is_marked() then set_mark() end
-reply[6] = meta[3]; reply[7] = run; return reply",
-    )
+    member(&format!(
+        "if not is_marked() then set_mark() end {VERSION}
+reply[6] = meta[3]; reply[7] = run; reply[8] = version('m:version', '{LAYOUT}'); return reply"
+    ))
 });
 
 /// `Acceptor::peek` of each job. Further arguments: jobs. Body: promised and accepted of each.
@@ -247,13 +252,13 @@ return {{'filled'}}"
     ))
 });
 
-/// `Acceptor::rejoin`. Arguments: token, place, cluster id, incarnation, known. Answer: `rejoined`
-/// or `other`.
+/// `Acceptor::rejoin`. Arguments: token, place, cluster id, incarnation, known, version. Answer:
+/// `rejoined` or `other`.
 pub(crate) static REJOIN: LazyLock<Script> = LazyLock::new(|| {
     drafted(
         "redis.call('HDEL', key, 'm:draft', 'm:filled_at')
 redis.call('HSET', key, 'm:run', run, 'm:place', ARGV[2], 'm:cluster_id', ARGV[3],
-  'm:incarnation', ARGV[4], 'm:known', ARGV[5])
+  'm:incarnation', ARGV[4], 'm:known', ARGV[5], 'm:version', ARGV[6])
 set_mark()
 return {'rejoined'}",
     )

@@ -16,3 +16,4 @@ mod stores;
 mod tls;
 mod trace;
 mod unused;
+mod upgrade;

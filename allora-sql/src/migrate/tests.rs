@@ -82,6 +82,38 @@ async fn a_version_that_leaves_the_first_behind_refuses_its_builds(place: Place)
     assert!(said.contains("version 3") && said.contains("knows version 1"), "{said}");
 }
 
+/// `ALLORA_WRITE_FIXTURE=1` writes the tables of version 1 for the tests of upgrades.
+#[cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+#[test]
+fn each_database_has_the_tables_of_version_1_in_its_fixture() {
+    use crate::dialect::{
+        Flavour, mysql::MySqlFlavour, postgres::PostgresFlavour, sqlite::SqliteFlavour,
+    };
+    use std::sync::Arc;
+    let flavours: [(&str, Arc<dyn Flavour>); 3] = [
+        ("sqlite", Arc::new(SqliteFlavour)),
+        ("postgres", Arc::new(PostgresFlavour)),
+        ("mysql", Arc::new(MySqlFlavour)),
+    ];
+    for (name, flavour) in flavours {
+        let dialect = Dialect { prefix: "{p}".into(), flavour, has_entries: true, later: LATER };
+        let texts = dialect.migration(1).into_iter().map(|step| match step {
+            Step::Run(text) => text,
+            Step::Index(index) => index.create,
+            Step::Column { .. } => unreachable!("version 1 adds no column"),
+        });
+        let tables: String = texts.map(|text| format!("{}\n", text.as_str())).collect();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/upgrade");
+        let file = format!("{folder}/{name}.sql");
+        if std::env::var_os("ALLORA_WRITE_FIXTURE").is_some() {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(&file, &tables).unwrap();
+        }
+        let kept = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(kept, tables, "version 1 has changed: {file}");
+    }
+}
+
 async fn without_migrations_older_tables_are_refused(place: Place) {
     place.open(LATER).await.unwrap();
     let mut builder = Sql::builder().prefix(&place.prefix).without_migrations();

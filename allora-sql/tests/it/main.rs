@@ -23,3 +23,4 @@ mod stored;
 mod stores;
 mod trace;
 mod transactional;
+mod upgrade;

@@ -79,17 +79,28 @@ impl Place {
         }
     }
 
-    async fn execute(&self, text: String) {
-        let statement = AssertSqlSafe(text);
+    pub(crate) async fn execute(&self, text: String) {
+        self.execute_all([text]).await;
+    }
+
+    /// Executes statements on one connection.
+    pub(crate) async fn execute_all(&self, texts: impl IntoIterator<Item = String>) {
+        let statements = texts.into_iter().map(AssertSqlSafe);
         if self.url.starts_with("postgres") {
             let mut conn = PgConnection::connect(&self.url).await.unwrap();
-            conn.execute(statement).await.unwrap();
+            for statement in statements {
+                conn.execute(statement).await.unwrap();
+            }
         } else if self.url.starts_with("mysql") {
             let mut conn = MySqlConnection::connect(&self.url).await.unwrap();
-            conn.execute(statement).await.unwrap();
+            for statement in statements {
+                conn.execute(statement).await.unwrap();
+            }
         } else {
             let mut conn = SqliteConnection::connect(&self.url).await.unwrap();
-            conn.execute(statement).await.unwrap();
+            for statement in statements {
+                conn.execute(statement).await.unwrap();
+            }
         }
     }
 

@@ -66,6 +66,7 @@ fn prepare_pooled(site: &Site) -> Outcome<Prepared> {
     let users = site.folder.join("users");
     fs::write(&users, "\"allora\" \"allora\"\n").map_err(|cause| failed(&users, &cause))?;
     let settings = site.folder.join("pgbouncer.ini");
+    // As the crate's first page recommends: places for all nodes, and no 15 s of refusals after a restart.
     let text = format!(
         "[databases]\n\
          postgres = host=127.0.0.1 port={server} dbname=postgres pool_mode=transaction\n\
@@ -76,7 +77,10 @@ fn prepare_pooled(site: &Site) -> Outcome<Prepared> {
          unix_socket_dir =\n\
          auth_type = plain\n\
          auth_file = {}\n\
-         ignore_startup_parameters = extra_float_digits\n",
+         ignore_startup_parameters = extra_float_digits\n\
+         server_login_retry = 1\n\
+         default_pool_size = 100\n\
+         max_client_conn = 1000\n",
         users.display()
     );
     fs::write(&settings, text).map_err(|cause| failed(&settings, &cause))?;

@@ -85,6 +85,51 @@ fn a_quorum_is_initialised_once_and_all_servers_must_answer() {
 }
 
 #[test]
+fn registers_of_a_newer_version_are_used_only_if_they_allow_it() {
+    runtime().block_on(async {
+        let Some(mut servers) = servers(3).await else { return };
+        let urls = urls(&servers);
+        for (found, is_used, then) in
+            [("3 2", false, "3 2"), ("x", false, "x"), ("0", true, "1"), ("2 1", true, "2 1")]
+        {
+            for url in &urls[1..] {
+                version(url, &["HSET", found]).await;
+            }
+            let node = super::join(&urls, "allora").await;
+            let read = super::ask(&node, "n", &[Operation::read("j")], super::t(0)).await;
+            assert_eq!(read.is_ok(), is_used, "{found}: {read:?}");
+            if found == "3 2" {
+                let said = read.unwrap_err().to_string();
+                assert!(said.contains("version 3") && said.contains("knows version 1"), "{said}");
+            }
+            for url in &urls[1..] {
+                assert_eq!(version(url, &["HGET"]).await.as_deref(), Some(then));
+            }
+        }
+        // A server that lost everything rejoins with the version of the others.
+        servers[0].kill();
+        servers[0].wipe();
+        servers[0].serve();
+        let node = super::join(&urls, "allora").await;
+        // Only a node that works with the quorum repairs it.
+        super::ask(&node, "n", &[Operation::read("j")], super::t(0)).await.unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while version(&urls[0], &["HGET"]).await.as_deref() != Some("2 1") {
+            assert!(Instant::now() < end);
+            // It asks all servers.
+            node.is_initialised().await.unwrap();
+        }
+    });
+}
+
+/// Calls a command on the version of one server.
+async fn version(url: &str, words: &[&str]) -> Option<String> {
+    let mut command = redis::cmd(words[0]);
+    command.arg("allora:quorum").arg("m:version").arg(&words[1..]);
+    command.query_async(&mut super::raw(url).await.unwrap()).await.unwrap()
+}
+
+#[test]
 fn an_init_that_was_interrupted_is_completed_by_the_next_one() {
     runtime().block_on(async {
         let Some(servers) = servers(3).await else { return };

@@ -109,9 +109,11 @@ async fn clear(urls: &[String], prefix: &str) {
 }
 
 async fn clear_one(url: &str, prefix: &str) -> redis::RedisResult<()> {
-    let client = redis::Client::open(url)?;
-    let mut connection = client.get_multiplexed_async_connection().await?;
-    redis::cmd("DEL").arg(format!("{prefix}:quorum")).query_async(&mut connection).await
+    redis::cmd("DEL").arg(format!("{prefix}:quorum")).query_async(&mut raw(url).await?).await
+}
+
+async fn raw(url: &str) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
+    redis::Client::open(url)?.get_multiplexed_async_connection().await
 }
 
 /// Servers of the test's own, made a quorum; `None`, with a line that says so, where Redis is not
