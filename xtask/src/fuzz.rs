@@ -115,6 +115,7 @@ fn build() -> Outcome<PathBuf> {
 }
 
 /// Runs one target, until the time is over or it fails, and returns the result.
+#[expect(clippy::disallowed_methods, reason = "a chore in real time")]
 fn fuzz(binary: &Path, name: &str, seconds: u64) -> Outcome<Value> {
     let inputs = folder().join(name);
     fs::create_dir_all(&inputs).map_err(|cause| failed(&cause))?;
