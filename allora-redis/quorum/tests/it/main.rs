@@ -13,6 +13,7 @@ mod operations;
 mod runtimes;
 mod server;
 mod tls;
+mod upgrade;
 
 use allora_conformance::environment;
 use allora_core::{
