@@ -73,7 +73,7 @@
 //! partially ([`PartialBackend`](faults::PartialBackend)), and backends that record.
 //! [`mod@reference`] is the contract on a plain map, for differential tests; [`differential`] walks
 //! on two backends at once, [`stores`] has tests with a store's own clock and with a damaged
-//! record, [`upgrade`] fills a store with rows of every kind and reads what an earlier build left,
+//! record, `upgrade` (a feature of that name) fills a store with rows of every kind and reads what an earlier build left,
 //! and [`two_nodes_share_a_job`] shows that a backend works from a runtime. The suite's own
 //! tests keep a collection of backends with one defect each, and the cases that each must fail.
 
@@ -98,6 +98,7 @@ mod suite;
 mod text;
 mod two_nodes;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+#[cfg(feature = "upgrade")]
 pub mod upgrade;
 mod walk;
 
