@@ -346,7 +346,7 @@ pub fn words(line: &str) -> Vec<Vec<u8>> {
     words.iter().map(bytes).collect()
 }
 
-/// Compares line by line what is told with what was.
+/// Compares the answers with the expected ones, line by line.
 ///
 /// # Panics
 /// With the first line that differs.

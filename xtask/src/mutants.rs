@@ -47,7 +47,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         .ok_or_else(|| Failure::Check("cargo mutants lists no mutants".into()))?;
     let mut test = program(&["--no-shuffle", "--output"]);
     test.arg(folder()).args(args);
-    // What an earlier run left would be taken for a result of this one.
+    // The result of an earlier run must not pass for that of this one.
     let outcomes = folder().join("mutants.out/outcomes.json");
     let _ = fs::remove_file(&outcomes);
     let tested = run_step("mutants", test);

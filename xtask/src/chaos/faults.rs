@@ -227,7 +227,7 @@ fn fail_over(
     wait(arena, &is_replaced, "no replica takes the place of a primary that is gone")?;
     mark("its replica is the primary");
     arena.restart(number)?;
-    // It is told that it is a replica now.
+    // The others make it a replica.
     let follows = |arena: &Arena| {
         emptied::asked(arena.port(number), &["INFO", "replication"])
             .contains("master_link_status:up")

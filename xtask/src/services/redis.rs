@@ -35,7 +35,7 @@ pub(super) const REPLICATED: Service =
     Service { name: "redis-cluster-replicas", ports: 12, ..CLUSTER };
 
 /// The number of primaries of a cluster: the servers behind them are their replicas, in the same order.
-pub(crate) const PRIMARIES: usize = 3;
+const PRIMARIES: usize = 3;
 
 /// A primary, its replica and three sentinels.
 pub(super) const SENTINEL: Service = Service {
