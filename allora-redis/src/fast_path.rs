@@ -244,17 +244,15 @@ impl Store {
                 let _ = apply(slot, operation, context, &mut history);
                 after = slot.as_ref().map(Record::flag_summary);
             })?;
-            if after != Some(before) {
-                // The script writes no flags.
-                return None;
-            }
+            // The script removes no flags.
+            let flags = before.changes_to(after?).filter(|flags| flags.removed.is_empty())?.added;
             let mut entries = history.take();
             let entry = match (entries.pop(), entries.len()) {
                 (None, _) => None,
                 (Some(entry), 0) => Some(SpeculativeEntry::of(entry)?),
                 _ => return None,
             };
-            Some(Update { target: i, name, cached, update, entry })
+            Some(Update { target: i, name, cached, update, entry, flags })
         });
         let mut updates: Vec<Update> = updates.collect();
         if self.confirm.is_some() {
@@ -278,7 +276,7 @@ impl Store {
         updates: &[Update],
         stamp: &str,
     ) -> Call<'_> {
-        let others = [keys.kinds(), keys.history(), keys.history_entries()];
+        let others = [keys.kinds(), keys.history(), keys.history_entries(), keys.flags()];
         let mut call = Call::new(&self.scripts.update, &[&keys.records()[..], &others].concat());
         call.arg(fixed_clock(time).unwrap_or_default());
         let validities = || updates.iter().map(|update| update.update.validity);
@@ -318,6 +316,17 @@ impl Store {
                 };
             }
         }
+        let mut flags: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for update in updates {
+            for flag in &update.flags {
+                flags.entry(flag).or_default().push(update.target);
+            }
+        }
+        call.arg(flags.len());
+        for (flag, of) in &flags {
+            call.arg(*flag).arg(keys.flag(flag));
+            positions_of(&mut call, of.iter().copied(), targets.len());
+        }
         let mut groups: BTreeMap<Group<'_>, Vec<Entry<'_>>> = BTreeMap::new();
         for update in updates {
             if let Some((group, entry)) = Group::of(update) {
@@ -331,14 +340,8 @@ impl Store {
                 (false, true) => "=",
                 (false, false) => "",
             });
-            if entries.len() == targets.len() {
-                call.arg("*");
-            } else {
-                call.arg(entries.len());
-                for (update, _) in &entries {
-                    call.arg(update.target + 1);
-                }
-            }
+            let of = entries.iter().map(|(update, _)| update.target);
+            positions_of(&mut call, of, targets.len());
             let times = match (is_at_end, is_same) {
                 (true, _) => 0,
                 (false, true) => 1,
@@ -352,6 +355,18 @@ impl Store {
             }
         }
         call
+    }
+}
+
+/// The number of these targets and their positions, of so many.
+fn positions_of(call: &mut Call<'_>, of: impl ExactSizeIterator<Item = usize>, all: usize) {
+    if of.len() == all {
+        call.arg("*");
+        return;
+    }
+    call.arg(of.len());
+    for target in of {
+        call.arg(target + 1);
     }
 }
 
@@ -421,6 +436,8 @@ struct Update {
     update: SpeculativeUpdate,
     /// The history entry that is written with it.
     entry: Option<SpeculativeEntry>,
+    /// The flags that the job has from now on.
+    flags: Vec<String>,
 }
 
 /// The operations by name, in the order in which the names first occur. Names that are too long have

@@ -147,7 +147,7 @@ impl Client {
     }
 
     /// Runs many completions in one statement. In the same transaction, `entries` write the history
-    /// entries of their runs before it.
+    /// entries of their runs, and the flags of schedules that end, before it.
     pub(crate) async fn with_entries(
         &self,
         op: &'static str,

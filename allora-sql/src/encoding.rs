@@ -115,6 +115,9 @@ pub(crate) const CHANGE: &[(&str, Type)] =
 /// The columns of the table of flags, which are its key: a row for each flag of each job.
 pub(crate) const FLAG: &[(&str, Type)] = &[("flag", Type::Name), ("name", Type::Name)];
 
+/// The [key](allora_core::backend::Flag::key) of the flag of schedules that have ended.
+pub(crate) const ENDED: &str = "ended";
+
 /// The columns of the data table. The first two are the key.
 pub(crate) const DATA: &[(&str, Type)] =
     &[("id", Type::Int), ("generation", Type::Int), ("data", Type::Bytes)];

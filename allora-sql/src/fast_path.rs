@@ -54,12 +54,13 @@ impl Client {
             let end = ends[0].end();
             let statement = flavour.completions(&self.dialect, &context, end, ends);
             let is_listed = has_entries && end == End::Completed;
-            let reply = match is_listed && !flavour.writes_entries() {
-                true => {
-                    let ended = flavour.ended(&self.dialect, &context, ends);
-                    self.with_entries("complete", &ended, statement).await?
-                }
-                false => self.single_statement("complete", statement).await?,
+            let beside = match end {
+                End::Completed => flavour.ended(&self.dialect, &context, ends),
+                End::Extended => Vec::new(),
+            };
+            let reply = match beside.is_empty() {
+                true => self.single_statement("complete", statement).await?,
+                false => self.with_entries("complete", &beside, statement).await?,
             };
             let before = fast.replies.len();
             match reply {

@@ -15,6 +15,7 @@ mod lines;
 mod model;
 mod mutants;
 mod package;
+mod panics;
 mod publish;
 mod release;
 mod screenshots;

@@ -3,6 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{self, Watched, cargo, has_subcommand, target},
+    panics::Panics,
     services::{self, Running},
     stores,
     totals::{Totals, from_libtest, from_nextest},
@@ -72,6 +73,8 @@ pub(crate) struct Report {
     totals: Totals,
     /// The errors besides failed tests, as a test that does not compile.
     broken: Vec<String>,
+    /// The words with which tests failed.
+    panics: Vec<String>,
 }
 
 impl Report {
@@ -80,6 +83,9 @@ impl Report {
     /// # Errors
     /// If a test failed, if none ran, or if a runner did not get as far as its tests.
     pub(crate) fn end(self) -> Outcome {
+        for what in &self.panics {
+            println!("{what}");
+        }
         for what in &self.broken {
             println!("error: {what}");
         }
@@ -125,12 +131,14 @@ pub(crate) fn run(request: &Request) -> Report {
     };
     if has_subcommand("nextest") {
         // Its summary is its last such line; a failed test may print another one before.
-        let mut last = Totals::default();
+        let (mut last, mut panics) = (Totals::default(), Panics::default());
         let mut command = cargo(&["nextest", "run", "--workspace", "--all-features"]);
         command.args(["--no-fail-fast", "--no-tests=pass", "--color=never"]);
         let ended = watch("nextest", command, (request, &running), Watched::Stderr, |line| {
             last = from_nextest(line).unwrap_or(last);
+            panics.look(line);
         });
+        report.panics = panics.into_lines();
         close(&mut report, "nextest", last, ended);
     } else {
         libtest(

@@ -1,14 +1,15 @@
 -- Replaces the hot records that the caller has cached, and reads the other jobs. The new hot records
 -- were computed by the caller, except for the time with which some begin.
--- KEYS: state, hot, definitions, rare, cold, kinds, history, history entries. ARGV: now, the first and
+-- KEYS: state, hot, definitions, rare, cold, kinds, history, history entries, flags. ARGV: now, the first and
 -- the last time at which the updates hold (empty: no limit), version stamp (empty: the new hot records
 -- are whole), prefix of due keys, prefix of the histories of single jobs (empty: there are no history
 -- entries), the number of jobs; their names; the number of runs of jobs with the same stamp and the same
 -- new record (empty: each job is a run of its own), and for each run: its length (if there is a number
 -- of runs), the version stamp of the cached records with a blank (empty: not cached), the new hot record,
 -- or what follows the time in it; if there are history entries, for each job: the fence (empty: it has
--- none), and the entry up to the time in milliseconds, with which it ends; then the changes of the index,
--- in groups of one kind and one length of lease: the kind, the length (empty: none), `+` if all want
+-- none), and the entry up to the time in milliseconds, with which it ends; then the number of flags that
+-- jobs have from now on, and for each: the flag, the key of its names, the number of jobs (`*`: all) and
+-- their positions (not for `*`); then the changes of the index, in groups of one kind and one length of lease: the kind, the length (empty: none), `+` if all want
 -- attention when the lease ends, `=` if all want it at one time, the number of jobs (`*`: all), their
 -- positions (not for `*`), and, without `+`, when they want attention at the latest (`-`: never): for
 -- each, or one time with `=`.
@@ -66,6 +67,24 @@ if ARGV[6] ~= '' then
     call_with('ZADD', KEYS[7], places)
     call_with('HSET', KEYS[8], entries)
   end
+end
+local flags = tonumber(ARGV[e])
+e = e + 1
+for _ = 1, flags do
+  local is_all, flagged, f = ARGV[e + 2] == '*', {}, 0
+  local n = is_all and count or tonumber(ARGV[e + 2])
+  for k = 1, n do
+    local i = is_all and k or tonumber(ARGV[e + 2 + k])
+    if not is_left[i] then
+      flagged[f + 1], flagged[f + 2] = 0, ARGV[7 + i]
+      f = f + 2
+    end
+  end
+  if f > 0 then
+    redis.call('SADD', KEYS[9], ARGV[e])
+    call_with('ZADD', ARGV[e + 1], flagged)
+  end
+  e = e + 3 + (is_all and 0 or n)
 end
 while e < #ARGV do
   local kind, length, at_end, same, of = ARGV[e], ARGV[e + 1], ARGV[e + 2] == '+', nil, ARGV[e + 3]

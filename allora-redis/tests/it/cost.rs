@@ -7,8 +7,8 @@ use crate::{
 use allora_core::{
     Backend, Time,
     backend::{
-        Action, Batch, Claim, ClaimDue, Completion, Cursor, DueQuery, HistoryQuery, JobState,
-        NewSchedule, Operation, Outcome, Reply, TimeSource,
+        Action, Batch, Claim, ClaimDue, Completion, Cursor, DueQuery, Flag, HistoryQuery, JobState,
+        NewSchedule, Operation, Outcome, Page, Reply, TimeSource,
     },
     time::from_millis,
 };
@@ -106,6 +106,34 @@ fn a_large_batch_costs_no_more_commands_than_a_small_one() {
             let costs = [finding - before, claiming - finding, commands(&server) - claiming];
             assert!(costs.iter().all(|cost| *cost <= 10), "{costs:?} commands for {count}");
         }
+    });
+}
+
+#[test]
+fn the_last_runs_of_schedules_are_completed_by_one_call() {
+    let Some(server) = Server::start(IN_MEMORY) else { return };
+    runtime().block_on(async {
+        let store = server.place().connect(Redis::builder().ephemeral()).await.unwrap();
+        add(&store, 1_003, DAY).await;
+        let now = DAY + 500;
+        // The first call may be the one that sends the script.
+        for count in [1, 2, 1_000] {
+            let found = find(&store, now, count).await;
+            let fences = claim(&store, now, &found).await;
+            let complete = found.iter().zip(&fences).map(|(state, fence)| {
+                Operation::complete(&state.name, *fence, Cursor::To(None), Completion::Succeeded)
+            });
+            let complete: Vec<_> = complete.collect();
+            let before = calls(&server);
+            let replies = send_all(&store, now, &complete).await;
+            assert!(replies.iter().all(Reply::is_accepted), "{replies:?}");
+            if count > 1 {
+                assert_eq!(calls(&server) - before, 1, "for {count}");
+            }
+        }
+        let time = TimeSource::Fixed(at(now));
+        let ended = store.queries().unwrap().flagged(Flag::Ended, Page::first(2_000), time).await;
+        assert_eq!(ended.unwrap().found.len(), 1_003);
     });
 }
 

@@ -183,12 +183,9 @@ pub(crate) trait Flavour: Send + Sync {
         end: End,
         completions: &[SimpleCompletion],
     ) -> SingleStatement;
-    /// True if the single statement that completes runs also writes their entries.
-    fn writes_entries(&self) -> bool {
-        false
-    }
-    /// The statements that lock the rows of these completions and write the entries of their runs,
-    /// where single statements cannot: before these, which remove what the entries have.
+    /// The statements that lock the rows of these completions, and write the entries of their runs and
+    /// the flags of schedules that have ended, where [`completions`](Self::completions) cannot: before
+    /// it, which removes what they read. Empty if there is nothing to write.
     fn ended(&self, _: &Dialect, _: &RequestContext<'_>, _: &[SimpleCompletion]) -> Vec<Statement> {
         Vec::new()
     }

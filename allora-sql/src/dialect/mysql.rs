@@ -197,13 +197,26 @@ impl Flavour for MySqlFlavour {
         let ids: Vec<i64> = completions.iter().map(|completion| completion.id).collect();
         let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
         // With the outputs, half a batch has less than 1 MiB.
-        let ended = completions.chunks(CHUNK / 2).map(|completions| {
+        let entries = if dialect.has_entries { completions } else { &[] };
+        let entries = entries.chunks(CHUNK / 2).map(|completions| {
             let mut args = Vec::new();
             let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
             let states = beside_states(dialect, context, &columns, rows, &mut args);
             Statement::new(dialect.ended_entries("", &states), args, b"")
         });
-        std::iter::once(dialect.lock_versions(&ids)).chain(ended).collect()
+        let last = completions.iter().filter(|one| one.ends_schedule());
+        let rows: Vec<_> = last.map(SimpleCompletion::values).collect();
+        let flags = (!rows.is_empty()).then(|| {
+            let mut args = Vec::new();
+            let states =
+                beside_states(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
+            Statement::new(dialect.ended_flags("", &states), args, b"")
+        });
+        let written: Vec<Statement> = entries.chain(flags).collect();
+        match written.is_empty() {
+            true => written,
+            false => [vec![dialect.lock_versions(&ids)], written].concat(),
+        }
     }
 
     fn extends_in_single_statement(&self) -> bool {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{CHANGE, DATA, FLAG, HISTORY, IndexPlace, JOB, RARE, STATE},
+    encoding::{CHANGE, DATA, ENDED, FLAG, HISTORY, IndexPlace, JOB, RARE, STATE},
 };
 use allora_core::{
     backend::{ClaimDue, Outcome},
@@ -178,10 +178,6 @@ impl Flavour for PostgresFlavour {
         (format!("{column} = ANY(${first})"), vec![keys])
     }
 
-    fn writes_entries(&self) -> bool {
-        true
-    }
-
     fn notify(&self, channel: &str, payload: &str) -> Option<Statement> {
         let args = vec![Value::bytes(channel), Value::bytes(payload)];
         let text = "SELECT pg_notify(convert_from($1, 'UTF8'), convert_from($2, 'UTF8'))::TEXT";
@@ -323,6 +319,10 @@ impl Flavour for PostgresFlavour {
     ) -> SingleStatement {
         let mut args = Vec::new();
         let (reply, is_due) = ("s.id, s.lease_until", SimpleCompletion::is_due());
+        let flagged = completions.iter().any(SimpleCompletion::ends_schedule);
+        let flagged =
+            if flagged { format!(", {}", flagged_as_ended(dialect)) } else { String::new() };
+        let has_ended = "s.cursor_scheduled_at IS NULL AS has_ended";
         let text = if dialect.has_entries {
             let condition =
                 format!("s.id = t.of_id AND {}", SimpleCompletion::condition(end, of_t));
@@ -333,8 +333,8 @@ impl Flavour for PostgresFlavour {
             let run = RUN.map(|column| format!(", s.lease_{column} AS run_{column}")).concat();
             format!(
                 "{with}, updated AS ({update} RETURNING c.db_now, {reply}, {is_due} AS is_due, \
-                   s.kind, {NOW} / 1000 AS ended_at, t.duration, t.output{returned}), {entries} \
-                 SELECT s.db_now, {reply}, s.is_due FROM updated s",
+                   s.kind, {NOW} / 1000 AS ended_at, t.duration, t.output, {has_ended}{returned}), \
+                 {entries}{flagged} SELECT s.db_now, {reply}, s.is_due FROM updated s",
                 with = bound.with(&condition, &run),
                 update =
                     bound.update(&SimpleCompletion::set(self, end, "s.version + 1", of_t), "",),
@@ -344,16 +344,35 @@ impl Flavour for PostgresFlavour {
         } else {
             let context = dialect.request_context(context, &mut args);
             let (ids, row) = arrays(end, completions, &mut args);
-            format!(
-                "WITH c AS MATERIALIZED ({context}) UPDATE {p}_state s SET {set} FROM c \
-                 WHERE s.id = ANY({ids}) AND {condition} RETURNING c.db_now, {reply}, {is_due}",
+            let update = format!(
+                "UPDATE {p}_state s SET {set} FROM c WHERE s.id = ANY({ids}) AND {condition} \
+                 RETURNING c.db_now, {reply}, {is_due}",
                 p = dialect.prefix,
                 set = SimpleCompletion::set(self, end, "s.version + 1", &row),
                 condition = SimpleCompletion::condition(end, &row),
-            )
+            );
+            match flagged.is_empty() {
+                true => format!("WITH c AS MATERIALIZED ({context}) {update}"),
+                false => format!(
+                    "WITH c AS MATERIALIZED ({context}), \
+                     updated AS ({update} AS is_due, {has_ended}){flagged} \
+                     SELECT s.db_now, {reply}, s.is_due FROM updated s"
+                ),
+            }
         };
         SingleStatement::Returning(Statement::new(text, args, SimpleCompletion::SHAPE))
     }
+}
+
+/// The part of a statement that adds the flag of each schedule that its part `updated` has ended.
+fn flagged_as_ended(dialect: &Dialect) -> String {
+    format!(
+        "flagged AS (INSERT INTO {p}_flag (flag, name) \
+           SELECT '{ENDED}'::BYTEA, j.name FROM updated s, LATERAL (\
+             SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j \
+           WHERE s.has_ended ON CONFLICT DO NOTHING)",
+        p = dialect.prefix,
+    )
 }
 
 /// The keys of completions or extensions, which are in order, as one array; and the expressions for

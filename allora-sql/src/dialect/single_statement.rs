@@ -5,7 +5,8 @@
 //! is in the file of each database. The conditions are those of
 //! [`apply`](allora_core::record::apply) for a record with nothing but a cursor, at most one lease,
 //! and cold parts: no triggers, retries or pause, not a tombstone. Other records do not match, and
-//! take the general path. Only the state table is read and written.
+//! take the general path. Only the state table is read and written, apart from history and the flags
+//! of schedules that end.
 //!
 //! The clock is read once, in `c`, because each reading in a row and column is another, and the
 //! fence of the reply must be that of the lease. It is read before a row may have to be waited for:
@@ -307,6 +308,11 @@ impl SimpleCompletion {
         [self.values(), vec![Value::Bytes(self.output.clone())]].concat()
     }
 
+    /// `true` if the schedule ends with this run, unless it was changed meanwhile.
+    pub(super) fn ends_schedule(&self) -> bool {
+        self.moves && self.then.is_none()
+    }
+
     pub(crate) fn end(&self) -> End {
         match self.duration {
             None => End::Completed,
@@ -368,11 +374,11 @@ impl SimpleCompletion {
             return held;
         }
         let then_at = row("then_at");
-        // The general path has what changes a flag: the end of a failure, or that of the schedule.
+        // The general path has what removes a flag: the end of a failure.
         format!(
             "{held} AND s.succeeded < {NEAR_END} \
              AND (s.last_outcome IS NULL OR s.last_outcome = c.ok_outcome) \
-             AND s.cursor_scheduled_at IS NOT NULL AND ({moves} = 0 OR {then_at} IS NOT NULL) \
+             AND s.cursor_scheduled_at IS NOT NULL \
              AND ({then_at} IS NULL OR {then_at} > s.lease_scheduled_at) \
              AND ({moves} = 1 OR s.cursor_scheduled_at <> s.lease_scheduled_at)",
             moves = row("moves"),

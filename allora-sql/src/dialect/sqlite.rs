@@ -134,12 +134,25 @@ impl Flavour for SqliteFlavour {
         context: &RequestContext<'_>,
         completions: &[SimpleCompletion],
     ) -> Vec<Statement> {
-        let mut args = Vec::new();
-        let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
-        let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
-        let with = with(dialect, context, &columns, rows, &mut args);
-        let states = format!("c, t JOIN {}_state s ON s.id = t.of_id", dialect.prefix);
-        vec![Statement::new(dialect.ended_entries(&with, &states), args, b"")]
+        // `CROSS JOIN` keeps the order: from the bound rows to the states, by their keys.
+        let states =
+            format!("c CROSS JOIN t CROSS JOIN {}_state s ON s.id = t.of_id", dialect.prefix);
+        let mut statements = Vec::new();
+        if dialect.has_entries {
+            let mut args = Vec::new();
+            let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
+            let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
+            let with = with(dialect, context, &columns, rows, &mut args);
+            statements.push(Statement::new(dialect.ended_entries(&with, &states), args, b""));
+        }
+        let last = completions.iter().filter(|one| one.ends_schedule());
+        let rows: Vec<_> = last.map(SimpleCompletion::values).collect();
+        if !rows.is_empty() {
+            let mut args = Vec::new();
+            let with = with(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
+            statements.push(Statement::new(dialect.ended_flags(&with, &states), args, b""));
+        }
+        statements
     }
 
     fn completions(

@@ -9,8 +9,9 @@ use crate::{
 use allora_core::{
     Backend,
     backend::{
-        Action, Claim, ClaimDue, Completion, Cursor, DueQuery, Edit, HistoryCursor, HistoryLimits,
-        HistoryQuery, NewSchedule, NextRun, Operation, Reply, Sharing, TimeSource,
+        Action, Claim, ClaimDue, Completion, Cursor, DueQuery, Edit, Flag, HistoryCursor,
+        HistoryLimits, HistoryQuery, NewSchedule, NextRun, Operation, Page, Reply, Sharing,
+        TimeSource,
     },
     store::RecordStore as _,
     time::from_millis,
@@ -39,6 +40,17 @@ fn a_batch_is_two_statements_for_its_claims_and_one_for_its_completions_on_mysql
 #[test]
 fn a_history_costs_a_batch_no_further_statement_on_postgres() {
     batch(Db::Postgres, 100_000, [1, 1, 1]);
+}
+
+/// The last runs of schedules add a flag to each: in the same statement, or on the other databases in one
+/// transaction.
+#[test]
+fn a_batch_of_last_runs_is_completed_without_a_read() {
+    for history in [0, 100_000] {
+        last_runs(Db::Postgres, history, 1);
+    }
+    last_runs(Db::MySql, 0, 5);
+    last_runs(Db::Sqlite, 0, 4);
 }
 
 /// A change that is accepted is a read and a commit; a notification follows.
@@ -666,6 +678,37 @@ fn batch(db: Db, history: u64, expected: [u64; 3]) {
     });
     if let Some(counts) = counts {
         assert_eq!(counts, expected);
+    }
+}
+
+fn last_runs(db: Db, history: u64, expected: u64) {
+    let counts = counted(db, async |place| {
+        let builder = place.builder().history(history).connections(1);
+        let sql = builder.connect(&place.url).await.unwrap();
+        let names: Vec<String> = (0..100).map(|i| format!("job {i:02}")).collect();
+        let first = from_millis(1_000).unwrap();
+        let definition = "at 1970-01-01 00:00:01; at-least-once 60s";
+        let new = || NewSchedule::new("k", definition, Some(first.into()));
+        let create = names.iter().map(|name| Operation::new(name, Action::Create(new())));
+        replies(&sql, STORE, &create.collect::<Vec<_>>()).await;
+        let queries = sql.queries().unwrap();
+        let claimed = queries.claim_due(ClaimDue::new("n", 1, &["k"], 100), STORE).await.unwrap();
+        let ends = claimed.claimed.iter().map(|(job, claimed)| {
+            let then = Cursor::To(None);
+            Operation::complete(&job.name, claimed.fence, then, Completion::Succeeded)
+        });
+        let ends: Vec<Operation<'_>> = ends.collect();
+        let before = COUNT.get();
+        let ended = replies(&sql, STORE, &ends).await;
+        let after = COUNT.get();
+        assert!(ended.len() == 100 && ended.iter().all(|reply| reply.is_accepted()), "{ended:?}");
+        let page = Page::first(200);
+        let ended = sql.queries().unwrap().flagged(Flag::Ended, page, STORE).await.unwrap();
+        assert!(ended.found.iter().map(|state| &state.name).eq(&names), "{db:?}");
+        vec![before, after]
+    });
+    if let Some(counts) = counts {
+        assert_eq!(counts, [expected], "{db:?}");
     }
 }
 
