@@ -267,11 +267,12 @@ pub(crate) fn read_rows(rows: Vec<Row>) -> ReadRows {
             let left_out = row.pop().and_then(Value::into_int);
             read.left_out = read.left_out.into_iter().chain(left_out).min();
         }
-        let beside = if row.len() > CELLS + 2 { 2 } else { 1 };
-        let columns = row.split_off(beside);
-        read.clock = read.clock.max(row.pop().and_then(Value::into_int));
-        read.beside = row.pop().and_then(Value::into_int);
-        read.rows.extend(stored(columns));
+        let has_beside = row.len() > CELLS + 2;
+        let mut cells = row.into_iter();
+        let mut number = || cells.next().and_then(Value::into_int);
+        read.beside = if has_beside { number() } else { None };
+        read.clock = read.clock.max(number());
+        read.rows.extend(stored(cells));
     }
     read
 }

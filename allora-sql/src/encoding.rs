@@ -14,7 +14,7 @@ use allora_core::{
     record::{Accepted, Change, EndedBy, MAX_FENCE, Record, TOMBSTONE, codec},
     time::{from_millis, saturating_add},
 };
-use std::{string::FromUtf8Error, time::Duration};
+use std::{array, string::FromUtf8Error, time::Duration, vec};
 
 /// The columns of the job table: what claims and completions never change. The first is the key.
 pub(crate) const JOB: &[(&str, Type)] = &[
@@ -358,15 +358,16 @@ impl StoredRow {
 
 /// Reads the columns of a record, and the data after them if they were selected; `None` for a row of
 /// NULLs, which an outer join returns where it found nothing.
-pub(crate) fn stored(row: Row) -> Option<StoredRow> {
-    let with_data = row.len() > CELLS;
-    let mut job = Cells { cells: row.into_iter() };
-    let id = job.int_or_null()?;
-    let name = job.bytes()?;
-    let data_generation = job.int_or_null();
-    let mut rest: Vec<Value> = job.cells.collect();
-    let state = rest.split_off((JOB.len() - 3).min(rest.len()));
-    let [mut job, mut state] = [rest, state].map(|cells| Cells { cells: cells.into_iter() });
+pub(crate) fn stored(cells: vec::IntoIter<Value>) -> Option<StoredRow> {
+    let with_data = cells.len() > CELLS;
+    let mut state = Cells { cells };
+    let id = state.int_or_null()?;
+    let name = state.bytes()?;
+    let data_generation = state.int_or_null();
+    // An error in these does not keep the others from their places.
+    let job: [_; JOB.len() - 3] =
+        array::from_fn(|_| state.cells.next().unwrap_or(Value::Int(None)));
+    let mut job = Cells { cells: job.into_iter() };
     let version = state.int_or_null().unwrap_or_default();
     let fence = state.int_or_null().unwrap_or_default();
     let index_at = state.int_or_null();
@@ -385,11 +386,11 @@ pub(crate) fn stored(row: Row) -> Option<StoredRow> {
     Some(StoredRow { id, name, version, fence, index_at, wake_at, data_generation, record })
 }
 
-struct Cells {
-    cells: std::vec::IntoIter<Value>,
+struct Cells<I> {
+    cells: I,
 }
 
-impl Cells {
+impl<I: Iterator<Item = Value>> Cells<I> {
     /// The record as far as the job table has it.
     fn fixed(&mut self) -> Result<Record, String> {
         let kind = match self.bytes() {

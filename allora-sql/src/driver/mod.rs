@@ -325,8 +325,9 @@ macro_rules! connection {
                 use sqlx::Row as _;
                 let query = sqlx::query::<$db>(statement.sql);
                 let query = statement.args.into_iter().fold(query, $bind);
-                let mut rows = Vec::new();
-                for row in query.fetch_all(self).await? {
+                let fetched = query.fetch_all(self).await?;
+                let mut rows = Vec::with_capacity(fetched.len());
+                for row in fetched {
                     let mut cells = Vec::with_capacity(statement.shape.len());
                     for (i, kind) in statement.shape.iter().enumerate() {
                         cells.push(match kind {
