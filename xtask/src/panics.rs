@@ -20,7 +20,9 @@ impl Panics {
         let line = line.trim();
         if line.contains(" panicked at ") {
             self.left = LINES;
-        } else if line.is_empty() || line.starts_with("note: ") {
+        } else if line.is_empty()
+            || ["note: ", "stack backtrace:"].iter().any(|end| line.starts_with(end))
+        {
             self.left = 0;
         }
         if self.left > 0 && self.lines.len() < MOST {
@@ -44,7 +46,8 @@ mod tests {
             thread 'pages' (7) panicked at tests/looks.rs:179:5:
             1 defects:
             now, dark: pale
-            note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+            stack backtrace:
+               0: __rustc::rust_begin_unwind
 
             rest";
         let mut panics = Panics::default();

@@ -42,15 +42,14 @@ fn a_history_costs_a_batch_no_further_statement_on_postgres() {
     batch(Db::Postgres, 100_000, [1, 1, 1]);
 }
 
-/// The last runs of schedules add a flag to each: in the same statement, or on the other databases in one
-/// transaction.
+/// The last runs of schedules add a flag to each: in the same statement, or on MySQL in one transaction of
+/// five. SQLite's driver has a thread of its own, on which nothing is counted.
 #[test]
 fn a_batch_of_last_runs_is_completed_without_a_read() {
     for history in [0, 100_000] {
         last_runs(Db::Postgres, history, 1);
     }
     last_runs(Db::MySql, 0, 5);
-    last_runs(Db::Sqlite, 0, 4);
 }
 
 /// A change that is accepted is a read and a commit; a notification follows.
