@@ -1,18 +1,19 @@
 -- Replaces the hot records that the caller has cached, and reads the other jobs. The new hot records
 -- were computed by the caller, except for the time with which some begin.
--- KEYS: state, hot, definitions, rare, cold, kinds, history, history entries, flags. ARGV: now, the first and
--- the last time at which the updates hold (empty: no limit), version stamp (empty: the new hot records
--- are whole), prefix of due keys, prefix of the histories of single jobs (empty: there are no history
--- entries), the number of jobs; their names; the number of runs of jobs with the same stamp and the same
--- new record (empty: each job is a run of its own), and for each run: its length (if there is a number
--- of runs), the version stamp of the cached records with a blank (empty: not cached), the new hot record,
--- or what follows the time in it; if there are history entries, for each job: the fence (empty: it has
--- none), and the entry up to the time in milliseconds, with which it ends; then the number of flags that
--- jobs have from now on, and for each: the flag, the key of its names, the number of jobs (`*`: all) and
--- their positions (not for `*`); then the changes of the index, in groups of one kind and one length of lease: the kind, the length (empty: none), `+` if all want
--- attention when the lease ends, `=` if all want it at one time, the number of jobs (`*`: all), their
--- positions (not for `*`), and, without `+`, when they want attention at the latest (`-`: never): for
--- each, or one time with `=`.
+-- KEYS: state, hot, definitions, rare, cold, kinds, history, history entries, flags. ARGV: now, the
+-- first and the last time at which the updates hold (empty: no limit), version stamp (empty: the new
+-- hot records are whole), prefix of due keys, prefix of the histories of single jobs (empty: there are
+-- no history entries), the number of jobs; their names; the number of runs of jobs with the same stamp
+-- and the same new record (empty: each job is a run of its own), and for each run: its length (if there
+-- is a number of runs), the version stamp of the cached records with a blank (empty: not cached), the
+-- new hot record, or what follows the time in it; if there are history entries, for each job: the fence
+-- (empty: it has none), and the entry up to the time in milliseconds, with which it ends; then the
+-- number of flags that jobs have from now on, and for each: the flag, the key of its names, the number
+-- of jobs (`*`: all) and their positions (not for `*`); then the changes of the index, in groups of one
+-- kind and one length of lease: the kind, the length (empty: none), `+` if all want attention when the
+-- lease ends, `=` if all want it at one time, the number of jobs (`*`: all), their positions (not for
+-- `*`), and, without `+`, when they want attention at the latest (`-`: never): for each, or one time
+-- with `=`.
 -- Replies with the positions of the jobs that were not updated, and a list of them for each hash.
 local now, count = clock(ARGV[1]), tonumber(ARGV[7])
 local reply = begin(now)
