@@ -6,6 +6,7 @@
 
 use crate::{
     driver::{now, sleep},
+    epoch::Epoch,
     sentinels::{Address, MakeServer},
     server::{Failure, Line, Server, is_demoted, is_lost, lock, pipeline, reply_at},
     watcher::Watcher,
@@ -43,7 +44,7 @@ pub(crate) struct Cluster {
 
 #[derive(Default)]
 struct Map {
-    epoch: u64,
+    epoch: Epoch,
     ranges: Vec<Range>,
     /// The slots that a node has redirected since.
     moved: HashMap<u16, Address>,
@@ -231,8 +232,8 @@ impl Cluster {
         let mut map = lock(&self.map);
         let Some((epoch, ranges)) = best else { return RETRY };
         // A node that is cut off does not know the last failover.
-        if epoch >= map.epoch || count * 2 > nodes.len() {
-            (map.epoch, map.ranges) = (epoch, ranges);
+        if map.epoch.follows(epoch, count, nodes.len()) {
+            map.ranges = ranges;
             map.moved.clear();
             let Map { ranges, servers, .. } = &mut *map;
             let is_primary =

@@ -11,6 +11,7 @@ mod cluster;
 mod connect;
 mod driver;
 mod encoding;
+mod epoch;
 mod error;
 mod fast_path;
 mod flags;

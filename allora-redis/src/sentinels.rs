@@ -2,10 +2,12 @@
 //!
 //! All sentinels are asked every second, after every stall, and when the primary refuses or fails.
 //! The answer with the highest epoch counts: it is that of the last failover. A primary that it does
-//! not name is left at once, also if it still accepts writes.
+//! not name is left at once, also if it still accepts writes. The way back to an earlier epoch is slow:
+//! the sentinels that know of the failover may just not have answered.
 
 use crate::{
     driver::{now, sleep, until},
+    epoch::Epoch,
     server::{Failure, Line, Server, is_demoted, is_lost, lock, pipeline, reply_at},
     watcher::Watcher,
 };
@@ -50,7 +52,7 @@ pub(crate) struct Sentinels {
 struct Primary {
     server: Arc<Server>,
     address: Address,
-    epoch: u64,
+    epoch: Epoch,
 }
 
 /// The answer of one sentinel.
@@ -183,11 +185,10 @@ impl Sentinels {
             let mut primary = lock(&self.primary);
             if let Some(known) = &mut *primary {
                 if known.address == best.address {
-                    known.epoch = known.epoch.max(best.epoch);
+                    known.epoch.agrees(best.epoch);
                     return if known.server.is_failing() { RETRY } else { PERIOD };
                 }
-                // Sentinels without the last failover; more of them have lost their memory.
-                if best.epoch < known.epoch && count * 2 <= self.servers.len() {
+                if !known.epoch.follows(best.epoch, count, self.servers.len()) {
                     return PERIOD;
                 }
                 known.server.retire();
@@ -197,6 +198,7 @@ impl Sentinels {
         match self.connect(&best).await {
             Ok(server) => {
                 let Answer { address, epoch } = best;
+                let epoch = Epoch::new(epoch);
                 *lock(&self.primary) = Some(Primary { server, address, epoch });
                 PERIOD
             }

@@ -12,7 +12,7 @@ use allora_core::{
 use std::{
     collections::HashSet,
     env, fs,
-    ops::Deref,
+    ops::{Deref, RangeInclusive},
     path::PathBuf,
     sync::{
         Arc,
@@ -59,8 +59,8 @@ pub struct Fleet<S: NodeStore> {
     lease: Duration,
     folder: PathBuf,
     nodes: Vec<Node>,
-    /// When the store lost what its replica did not have.
-    failed_over: Option<i64>,
+    /// When the store had no primary that keeps what it acknowledges.
+    failed_over: Option<RangeInclusive<i64>>,
 }
 
 impl<S: NodeStore> Drop for Fleet<S> {
@@ -101,10 +101,12 @@ impl<S: NodeStore> Fleet<S> {
         self
     }
 
-    /// The store fails over now to a replica that has every claim, but not the last ends: a run at
-    /// least once whose end it does not have is run again after its lease.
-    pub fn fails_over(&mut self) {
-        self.failed_over = Some(wall());
+    /// Does a failover, to a replica that has every claim, but not the last ends: a run at least once whose
+    /// end it does not have is run again after its lease. It is over when no node writes to the former primary.
+    pub fn fails_over(&mut self, failover: impl FnOnce()) {
+        let begun = wall();
+        failover();
+        self.failed_over = Some(begun - 1_000..=wall());
     }
 
     /// The violation is the second run of an occurrence whose first end was forgotten.
@@ -114,8 +116,7 @@ impl<S: NodeStore> Fleet<S> {
         else {
             return false;
         };
-        let lost =
-            |at: i64| self.failed_over.is_some_and(|then| (then - 1_000..=then).contains(&at));
+        let lost = |at: i64| self.failed_over.as_ref().is_some_and(|range| range.contains(&at));
         let is_its_end = |event: &Event| {
             matches!(event.what, What::End { occurrence: of, .. } if of == *occurrence)
                 && event.job == *job
@@ -241,7 +242,7 @@ impl<S: NodeStore> Fleet<S> {
             let log = self.log();
             let mut found = [LEAST, ONCE].map(|job| self.violations_in_log(&log, job)).concat();
             found.retain(|violation| !self.is_of_forgotten_end(violation));
-            assert_eq!(found, [], "{:#?}", self.about(&found));
+            assert!(found.is_empty(), "{}", self.about(&found));
             return Vec::new();
         }
         self.stop();
@@ -258,7 +259,7 @@ impl<S: NodeStore> Fleet<S> {
             }
             let open = |violation: &Violation| matches!(violation, Violation::Unsettled { .. });
             if !found.iter().any(open) || Instant::now() >= end {
-                assert_eq!(found, [], "as the nodes were stopped: {:#?}", self.about(&found));
+                assert!(found.is_empty(), "as the nodes were stopped: {}", self.about(&found));
                 break;
             }
             thread::sleep(Duration::from_millis(200));
@@ -267,8 +268,8 @@ impl<S: NodeStore> Fleet<S> {
         jobs.into_iter().flat_map(|(_, entries)| entries).collect()
     }
 
-    /// The part of the log around the first violation.
-    fn about(&self, found: &[Violation]) -> Vec<Event> {
+    /// The violations, and the part of the log around the first one.
+    fn about(&self, found: &[Violation]) -> String {
         let text = format!("{:?}", found.first());
         let is_in = |number: i64| text.contains(&number.to_string());
         let named = |event: &Event| match event.what {
@@ -279,7 +280,8 @@ impl<S: NodeStore> Fleet<S> {
             What::Extend { fence, .. } | What::Answered { fence } => is_in(fence),
             _ => false,
         };
-        self.log().into_iter().filter(named).collect()
+        let events: Vec<Event> = self.log().into_iter().filter(named).collect();
+        format!("{found:?}, the failover in {:?}: {events:#?}", self.failed_over)
     }
 }
 

@@ -15,7 +15,10 @@ use allora_core::{
     time::from_millis,
 };
 use allora_redis::Redis;
-use std::time::Duration;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 /// A primary with further arguments, its replica, and three sentinels that have noticed both.
 pub(super) fn watched(arguments: &[&str]) -> Option<(Server, Server, Vec<Server>)> {
@@ -54,17 +57,56 @@ fn nodes_follow_the_sentinels_to_another_primary() {
     // Every take is on the replica before its run starts, so that no take is forgotten here: there
     // is but one replica, and nobody is cut off.
     let mut fleet = Settings { replicas: 1, ..Settings::of(place) }.at_work();
-    fleet.fails_over();
-    primary.kill();
-    patiently("the replica is the primary", || {
-        // It throws its clients out when it changes its role.
-        let told = replica.ask::<String>(&["INFO", "replication"]);
-        told.is_ok_and(|told| told.contains("role:master"))
+    // It throws its clients out when it changes its role.
+    let has_role = |server: &Server, role: &str| {
+        let told = server.ask::<String>(&["INFO", "replication"]);
+        told.is_ok_and(|told| told.contains(role))
+    };
+    fleet.fails_over(|| {
+        primary.kill();
+        patiently("the replica is the primary", || has_role(&replica, "role:master"));
+        // It has no replica, and `WAIT` is not content: nothing starts. Until the sentinels make a replica
+        // of the one that comes back, it takes ends that it will forget.
+        primary.serve();
+        patiently("the former primary is a replica", || has_role(&primary, "role:slave"));
     });
-    // It has no replica, and `WAIT` is not content: nothing starts.
-    primary.serve();
     fleet.more_ends(10);
     fleet.judge();
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "this test waits for other processes")]
+fn sentinels_that_have_not_heard_of_the_failover_lead_nobody_back() {
+    let Some(former) = Server::start(ON_DISK) else { return };
+    let primary = Server::start(ON_DISK).unwrap();
+    let sentinel = |server: &Server, epoch: u32| {
+        let port = server.port;
+        Server::start_sentinel(&format!(
+            "sentinel monitor allora 127.0.0.1 {port} 2\nsentinel config-epoch allora {epoch}\n"
+        ))
+    };
+    let mut sentinels = [(&primary, 1), (&former, 0), (&former, 0)]
+        .map(|(server, epoch)| sentinel(server, epoch).unwrap());
+    let urls = sentinels.iter().map(Server::url).collect();
+    let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
+    let builder = Redis::builder().timeout(Duration::from_secs(2));
+    let store = runtime().block_on(place.connect(builder)).unwrap();
+    let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+    runtime().block_on(create(&store, now, "a", NewSchedule::new("mail", "def", None)));
+    // The former primary has nothing of it.
+    let is_on_primary = || {
+        let read = runtime().block_on(store.queries().unwrap().get("a"));
+        read.is_ok_and(|state| state.kind == "mail")
+    };
+    assert!(is_on_primary());
+    // The one that knows of the failover says no more, as when it is slow.
+    sentinels[0].kill();
+    let silent = Instant::now();
+    while silent.elapsed() < Duration::from_secs(5) {
+        assert!(is_on_primary(), "led back after {:?}", silent.elapsed());
+        thread::sleep(Duration::from_millis(100));
+    }
+    patiently("they are believed at last: the failover is forgotten", || !is_on_primary());
 }
 
 #[test]
@@ -143,11 +185,13 @@ fn nodes_follow_a_cluster_to_the_replica_of_a_killed_primary() {
     patiently("it follows", || told(&nodes[3], "master_link_status:up"));
     // As with sentinels: no take is forgotten, since the only replica has every one.
     let mut fleet = Settings { replicas: 1, ..Settings::of(place(&nodes)) }.at_work();
-    fleet.fails_over();
-    nodes[0].kill();
-    patiently("the replica is the primary", || told(&nodes[3], "role:master"));
-    // It comes back as a replica, and until then nothing starts.
-    nodes[0].serve();
+    fleet.fails_over(|| {
+        nodes[0].kill();
+        patiently("the replica is the primary", || told(&nodes[3], "role:master"));
+        // It comes back as a replica, and until then nothing starts.
+        nodes[0].serve();
+        patiently("the former primary is a replica", || told(&nodes[0], "role:slave"));
+    });
     fleet.more_ends(10);
     assert!(told(&nodes[0], "role:slave"), "the killed one is not primary again");
     fleet.judge();
