@@ -213,7 +213,7 @@ fn jobs_of_other_servers_stand_for_two_seconds_at_most_until_a_replica_takes_ove
 }
 
 /// A claim at most once of what the store offers, which is to be carried out within so long.
-async fn claim(store: &Redis, name: &str, claim_id: u128, within: TimeDelta) -> Claim {
+pub(super) async fn claim(store: &Redis, name: &str, claim_id: u128, within: TimeDelta) -> Claim {
     let state = send(store, STORE_TIME, Operation::read(name)).await.unwrap().state().unwrap();
     let now = store.reschedule(Batch::new("n", STORE_TIME, &[])).await.unwrap().now;
     let (head, then) = (state.head.unwrap(), Cursor::To(None));
@@ -224,7 +224,7 @@ async fn claim(store: &Redis, name: &str, claim_id: u128, within: TimeDelta) -> 
     claim
 }
 
-const STORE_TIME: TimeSource = TimeSource::Store { fallback: Time::UNIX_EPOCH };
+pub(super) const STORE_TIME: TimeSource = TimeSource::Store { fallback: Time::UNIX_EPOCH };
 
 /// One claim is of a cached record, one of a cached record that another node has changed since, and one
 /// of a record that must be read first. Each has a connection of its own.

@@ -1,9 +1,12 @@
 //! Failovers: by sentinels, and in a cluster.
 
-use super::node::Settings;
+use super::{
+    hang::{STORE_TIME, claim},
+    node::Settings,
+};
 use crate::{
     server::{ON_DISK, Server},
-    stores::{Kind, Place, create, runtime},
+    stores::{Kind, Place, create, runtime, send},
 };
 use allora_conformance::{
     environment::{free_ports, patiently},
@@ -11,14 +14,12 @@ use allora_conformance::{
 };
 use allora_core::{
     Backend, ErrorKind,
-    backend::{NewSchedule, TimeSource},
+    backend::{Action, Claim, NewSchedule, Operation, Reply, TimeSource},
     time::from_millis,
 };
 use allora_redis::Redis;
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use chrono::TimeDelta;
+use std::time::{Duration, Instant};
 
 /// A primary with further arguments, its replica, and three sentinels that have noticed both.
 pub(super) fn watched(arguments: &[&str]) -> Option<(Server, Server, Vec<Server>)> {
@@ -74,39 +75,62 @@ fn nodes_follow_the_sentinels_to_another_primary() {
     fleet.judge();
 }
 
+/// Two primaries with the same data; most sentinels have not heard of the failover.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this test waits for other processes")]
-fn sentinels_that_have_not_heard_of_the_failover_lead_nobody_back() {
+fn a_granted_claim_is_not_denied_by_the_former_primary_while_a_sentinel_is_silent() {
     let Some(former) = Server::start(ON_DISK) else { return };
-    let primary = Server::start(ON_DISK).unwrap();
-    let sentinel = |server: &Server, epoch: u32| {
-        let port = server.port;
-        Server::start_sentinel(&format!(
-            "sentinel monitor allora 127.0.0.1 {port} 2\nsentinel config-epoch allora {epoch}\n"
-        ))
-    };
-    let mut sentinels = [(&primary, 1), (&former, 0), (&former, 0)]
-        .map(|(server, epoch)| sentinel(server, epoch).unwrap());
-    let urls = sentinels.iter().map(Server::url).collect();
-    let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
-    let builder = Redis::builder().timeout(Duration::from_secs(2));
-    let store = runtime().block_on(place.connect(builder)).unwrap();
-    let now = TimeSource::Fixed(from_millis(5_000).unwrap());
-    runtime().block_on(create(&store, now, "a", NewSchedule::new("mail", "def", None)));
-    // The former primary has nothing of it.
-    let is_on_primary = || {
-        let read = runtime().block_on(store.queries().unwrap().get("a"));
-        read.is_ok_and(|state| state.kind == "mail")
-    };
-    assert!(is_on_primary());
-    // The one that knows of the failover says no more, as when it is slow.
-    sentinels[0].kill();
-    let silent = Instant::now();
-    while silent.elapsed() < Duration::from_secs(5) {
-        assert!(is_on_primary(), "led back after {:?}", silent.elapsed());
-        thread::sleep(Duration::from_millis(100));
-    }
-    patiently("they are believed at last: the failover is forgotten", || !is_on_primary());
+    let follows = ["--replicaof", "127.0.0.1", &former.port.to_string()];
+    let primary = Server::start(&[ON_DISK, &follows].concat()).unwrap();
+    let builder = || Redis::builder().timeout(Duration::from_secs(2)).wait_replicas(1);
+    runtime().block_on(async {
+        let other = former.place().connect(builder()).await.unwrap();
+        let first = Some(from_millis(5_000).unwrap().into());
+        let register = Action::Register { definition: "once", version: 0, first };
+        send(&other, STORE_TIME, Operation::new("a", register)).await.unwrap();
+        patiently("the replica has it", || {
+            primary.ask::<u32>(&["EXISTS", "{allora}:state"]).is_ok_and(|count| count == 1)
+        });
+        primary.ask::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
+        // From now on the sentinels hear nothing of each other.
+        let sentinels = [(&primary, 1), (&former, 0), (&former, 0)].map(|(server, epoch)| {
+            let port = server.port;
+            let settings = format!(
+                "sentinel monitor allora 127.0.0.1 {port} 2\nsentinel config-epoch allora {epoch}\n"
+            );
+            Server::start_sentinel(&settings).unwrap()
+        });
+        let urls = sentinels.iter().map(Server::url).collect();
+        let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
+        let node = place.connect(builder()).await.unwrap();
+        let (ours, theirs) = (
+            claim(&node, "a", 1, TimeDelta::minutes(1)).await,
+            claim(&other, "a", 2, TimeDelta::minutes(1)).await,
+        );
+        let claimed = async |store: &Redis, claim: &Claim| {
+            send(store, STORE_TIME, Operation::claim("a", claim.clone())).await
+        };
+        // Each primary grants one, and has no replica that could confirm it.
+        for (store, claim) in [(&node, &ours), (&other, &theirs)] {
+            let error = claimed(store, claim).await.unwrap_err();
+            assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+        }
+        let [mut knowing, ..] = sentinels;
+        knowing.kill();
+        let silent = Instant::now();
+        while silent.elapsed() < Duration::from_secs(5) {
+            let reply = claimed(&node, &ours).await;
+            assert!(reply.is_err(), "after {:?}: {reply:?}", silent.elapsed());
+        }
+        // They are believed at last: the failover is forgotten.
+        let denied = loop {
+            match claimed(&node, &ours).await {
+                Ok(reply) => break reply,
+                Err(error) => assert!(silent.elapsed() < Duration::from_secs(60), "{error}"),
+            }
+        };
+        assert!(matches!(denied, Reply::State(_)), "{denied:?}");
+    });
 }
 
 #[test]
