@@ -232,7 +232,7 @@ impl Cluster {
         let mut map = lock(&self.map);
         let Some((epoch, ranges)) = best else { return RETRY };
         // A node that is cut off does not know the last failover.
-        if map.epoch.follows(epoch, count, nodes.len()) {
+        if map.epoch.follows(epoch, count * 2 > nodes.len(), now()) {
             map.ranges = ranges;
             map.moved.clear();
             let Map { ranges, servers, .. } = &mut *map;

@@ -2,8 +2,8 @@
 //!
 //! All sentinels are asked every second, after every stall, and when the primary refuses or fails.
 //! The answer with the highest epoch counts: it is that of the last failover. A primary that it does
-//! not name is left at once, also if it still accepts writes. The way back to an earlier epoch is slow:
-//! the sentinels that know of the failover may just not have answered.
+//! not name is left at once, also if it still accepts writes. An earlier epoch is followed only when most
+//! sentinels insist on it: those that know of the failover may be slow to answer.
 
 use crate::{
     driver::{now, sleep, until},
@@ -188,7 +188,7 @@ impl Sentinels {
                     known.epoch.agrees(best.epoch);
                     return if known.server.is_failing() { RETRY } else { PERIOD };
                 }
-                if !known.epoch.follows(best.epoch, count, self.servers.len()) {
+                if !known.epoch.follows(best.epoch, count * 2 > self.servers.len(), now()) {
                     return PERIOD;
                 }
                 known.server.retire();
