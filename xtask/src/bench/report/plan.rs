@@ -136,6 +136,7 @@ pub(super) fn cells(size: Size, stores: &[String], with_peers: bool) -> Vec<Cell
     for store in OTHERS.into_iter().filter(|store| has(store)) {
         for nodes in ONE_AND_FOUR {
             cells.push(workers(store, nodes, BURSTS[1], BATCH));
+            cells.push(with_history(store, nodes, BURSTS[1]));
         }
     }
     for store in MAIN.into_iter().chain(OTHERS).filter(|store| has(store)) {
@@ -225,6 +226,7 @@ fn main_store(size: Size, store: &'static str, with_peers: bool, cells: &mut Vec
             cells.push(workers(store, nodes, size.sustained, BATCH));
         }
         if ONE_AND_FOUR.contains(&nodes) {
+            cells.push(with_history(store, nodes, size.sustained));
             cells.push(raw(store, nodes, size.sustained, BATCH));
             // More tasks than this at once stop the peer on Redis.
             if with_peers && store == "postgres" {
@@ -249,6 +251,12 @@ fn main_store(size: Size, store: &'static str, with_peers: bool, cells: &mut Vec
 
 fn workers(store: &'static str, nodes: u64, count: u64, batch: u64) -> Cell {
     let words: [&dyn fmt::Display; 5] = [&"workers", &store, &nodes, &count, &batch];
+    Cell::rate(store, &words)
+}
+
+/// The same on a store that keeps a history; measured behind it, because the two are compared.
+fn with_history(store: &'static str, nodes: u64, count: u64) -> Cell {
+    let words: [&dyn fmt::Display; 5] = [&"workers-history", &store, &nodes, &count, &BATCH];
     Cell::rate(store, &words)
 }
 
@@ -299,7 +307,8 @@ mod tests {
         let cells = cells(Size::FULL, &all(), true);
         assert!(cells.iter().all(|cell| cell.is_in(0)));
         for cell in &cells {
-            let is_rate = ["workers", "raw", "stored"].contains(&&*cell.words[0]);
+            let is_rate =
+                ["workers", "workers-history", "raw", "stored"].contains(&&*cell.words[0]);
             assert_eq!(cell.is_in(Size::FULL.rounds() - 1), is_rate, "{}", cell.key());
         }
     }

@@ -45,6 +45,7 @@ pub(super) fn others(facts: &Facts, figures: &Figures) -> Parts {
     vec![
         ("peers", peers(facts, figures)),
         ("processor", processor(facts, figures)),
+        ("history", history(facts, figures)),
         ("batches", plot(batches(figures), "batches", "Throughput against the batch size")),
         ("stored", plot(stored(facts, figures), "stored", "Rate and latency against schedules")),
         ("lists", lists(figures)),
@@ -67,6 +68,10 @@ pub(super) fn name(store: &str) -> &str {
 
 pub(super) fn worker_key(store: &str, nodes: u64, count: u64) -> String {
     format!("workers {store} {nodes} {count} {BATCH}")
+}
+
+pub(super) fn history_key(store: &str, nodes: u64, count: u64) -> String {
+    format!("workers-history {store} {nodes} {count} {BATCH}")
 }
 
 pub(super) fn peer_key(store: &str, nodes: u64, count: u64) -> String {
@@ -112,6 +117,42 @@ fn workers(facts: &Facts, figures: &Figures) -> String {
     let stores = MAIN.into_iter().chain(OTHERS);
     let rows = stores.flat_map(|store| loads(facts, store).into_iter().map(move |n| row(store, n)));
     table(&header, rows)
+}
+
+/// The load whose rate is measured with a history, too.
+pub(super) fn load_with_history(facts: &Facts, store: &str) -> u64 {
+    if MAIN.contains(&store) { facts.size.sustained } else { BURSTS[1] }
+}
+
+/// Rates and processor time with a history and without.
+fn history(facts: &Facts, figures: &Figures) -> String {
+    let header = [
+        "store",
+        "due at once",
+        "nodes",
+        "per second, without",
+        "with",
+        "ratio",
+        "client, µs, without",
+        "with",
+        "server, µs, without",
+        "with",
+    ];
+    let row = |store: &str, nodes: u64| {
+        let count = load_with_history(facts, store);
+        let keys = [worker_key(store, nodes, count), history_key(store, nodes, count)];
+        let both = |figure: &str, show: fn(f64) -> String| {
+            keys.each_ref().map(|key| or_dash(figures.median(key, figure), show))
+        };
+        let mut row = vec![name(store).to_owned(), number(count as f64), nodes.to_string()];
+        row.extend(both("per_s", rate));
+        row.push(or_dash(figures.ratio((&keys[1], &keys[0]), "per_s"), percent));
+        row.extend(both("client_us", milliseconds));
+        row.extend(both("server_us", milliseconds));
+        row
+    };
+    let stores = MAIN.into_iter().chain(OTHERS);
+    table(&header, stores.flat_map(|store| ONE_AND_FOUR.map(|nodes| row(store, nodes))))
 }
 
 /// Started and acknowledged work beside that of `apalis`.

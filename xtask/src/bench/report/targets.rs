@@ -8,8 +8,9 @@ use super::{
         BURSTS, LISTED, MAIN, NODES, ONE_AND_FOUR, OTHERS, QUEUE_STORE, QUEUES, SCHEDULERS, TIMERS,
     },
     tables::{
-        ADDED_ONE_BY_ONE, FAILED_CLAIMS, LATEST, PAGE, STARTED, SYNC, efficiency, killed_key,
-        late_key, lists_key, name, part_of_the_rate, peer_key, stored_key, timer_key, worker_key,
+        ADDED_ONE_BY_ONE, FAILED_CLAIMS, LATEST, PAGE, STARTED, SYNC, efficiency, history_key,
+        killed_key, late_key, lists_key, load_with_history, name, part_of_the_rate, peer_key,
+        stored_key, timer_key, worker_key,
     },
 };
 
@@ -81,6 +82,16 @@ fn all(facts: &Facts, figures: &Figures) -> Vec<Target> {
         let [one, four] = ONE_AND_FOUR.map(|nodes| worker_key(store, nodes, BURSTS[1]));
         let what = format!("{}: 7,000 due at once, 4 nodes beside one", name(store));
         targets.push(Target::least(what, 1.0, figures.ratio((&four, &one), "per_s"), percent));
+    }
+    for store in MAIN.into_iter().chain(OTHERS) {
+        let count = load_with_history(facts, store);
+        for nodes in ONE_AND_FOUR {
+            let keys = (history_key(store, nodes, count), worker_key(store, nodes, count));
+            let (count, nodes) = (number(count as f64), markdown::nodes(nodes));
+            let what = format!("{}: {count} due at once, {nodes}, with a history", name(store));
+            let result = figures.ratio((&keys.0, &keys.1), "per_s");
+            targets.push(Target::least(what, 0.85, result, percent));
+        }
     }
     for (store, client, server) in [("postgres", 8.0, 13.0), ("redis", 8.0, 7.0)] {
         for (who, limit) in [("client", client), ("server", server)] {
