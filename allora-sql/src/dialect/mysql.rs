@@ -162,7 +162,7 @@ impl Flavour for MySqlFlavour {
         let version = format!("s.version + 1 + 0 * LAST_INSERT_ID({NOW})");
         let text = format!(
             "UPDATE {states} SET {} WHERE {}",
-            SimpleCompletion::set(self, end, &version, of_t),
+            SimpleCompletion::set(self, end, false, &version, of_t),
             SimpleCompletion::condition(end, of_t),
         );
         SingleStatement::Counted(Statement::new(text, args, b""))

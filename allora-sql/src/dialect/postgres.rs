@@ -2,7 +2,7 @@
 //!
 //! A fast statement locks its rows in a subquery for each key. With the conditions in the `UPDATE`,
 //! a planner without statistics expected one row and joined the table with all names: seconds for a
-//! thousand rows of seven thousand. Completions without a history are one scan of the index instead,
+//! thousand rows of seven thousand. Completions and extensions are one scan of the index instead,
 //! with the keys as an array: there is no join that could be turned round, and PostgreSQL compares a
 //! row that has changed meanwhile again. Claims keep the lock, because `not_after` is compared
 //! behind it.
@@ -24,8 +24,15 @@ use std::fmt::Write as _;
 
 pub(crate) struct PostgresFlavour;
 
-/// The columns of a run that are in its history entry.
-const RUN: [&str; 6] = ["fence", "scheduled_at", "due_at", "attempt", "node", "started_at"];
+/// The columns of a run that are in its history entry, as its end leaves them.
+const RUN: [&str; 6] = [
+    "ended_fence",
+    "lease_scheduled_at",
+    "lease_due_at",
+    "lease_attempt",
+    "lease_node",
+    "lease_started_at",
+];
 
 impl PostgresFlavour {
     /// The condition that a row of this name is written in time.
@@ -33,20 +40,16 @@ impl PostgresFlavour {
         format!("({row}.not_after IS NULL OR {} <= {row}.not_after)", self.clock())
     }
 
-    /// The part of a statement that writes the history entries of the runs that its part `updated`
-    /// has ended. An extension ends no run.
+    /// The part of a statement that writes the history entries of the runs that its part `ended` has.
     fn entries(&self, dialect: &Dialect) -> String {
-        let [fence, scheduled_at, due_at, attempt, node, started_at] =
-            RUN.map(|column| format!("s.run_{column}"));
+        let [fence, scheduled_at, due_at, attempt, node, started_at] = RUN.map(of_s);
         let replaced: Vec<&str> = HISTORY[2..].iter().map(|(name, _)| *name).collect();
         format!(
-            "entries AS (INSERT INTO {p}_history ({names}) \
-               SELECT {fence}, j.name, s.kind, {scheduled_at}, NULL::BYTEA, NULL::BIGINT, \
+            ", entries AS (INSERT INTO {p}_history ({names}) \
+               SELECT {fence}, s.name, s.kind, {scheduled_at}, NULL::BYTEA, NULL::BIGINT, \
                  1, {due_at}, {attempt}, {node}, {started_at}, s.ended_at, \
                  '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, s.output, NULL::BYTEA, 0 \
-               FROM updated s, LATERAL (\
-                 SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j \
-               WHERE s.duration IS NULL{or_replace})",
+               FROM ended s{or_replace})",
             p = dialect.prefix,
             names = super::names(HISTORY),
             word = Outcome::Succeeded.word(),
@@ -262,7 +265,7 @@ impl Flavour for PostgresFlavour {
         let rows = claims.iter().map(SimpleClaim::values).collect();
         let mut args = Vec::new();
         let bound = Bound::new(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
-        let with = bound.with(&SimpleClaim::condition(self), "");
+        let with = bound.with(&SimpleClaim::condition(self));
         let in_time = format!(" AND {}", SimpleClaim::in_time(self, of_t));
         let update = bound.update(&SimpleClaim::set(self, of_t), &in_time);
         let reply = "s.id, s.lease_scheduled_at, s.fence, s.incarnation, s.lease_until";
@@ -318,61 +321,75 @@ impl Flavour for PostgresFlavour {
         completions: &[SimpleCompletion],
     ) -> SingleStatement {
         let mut args = Vec::new();
-        let (reply, is_due) = ("s.id, s.lease_until", SimpleCompletion::is_due());
-        let flagged = completions.iter().any(SimpleCompletion::ends_schedule);
-        let flagged =
-            if flagged { format!(", {}", flagged_as_ended(dialect)) } else { String::new() };
-        let has_ended = "s.cursor_scheduled_at IS NULL AS has_ended";
-        let text = if dialect.has_entries {
-            let condition =
-                format!("s.id = t.of_id AND {}", SimpleCompletion::condition(end, of_t));
-            let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
-            let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
-            let bound = Bound::new(dialect, context, &columns, rows, &mut args);
-            // As they are before the update, which removes them.
-            let run = RUN.map(|column| format!(", s.lease_{column} AS run_{column}")).concat();
+        let context = dialect.request_context(context, &mut args);
+        let (ids, row) = arrays(end, completions, &mut args);
+        // An extension ends no run.
+        let has_entries = dialect.has_entries && end == End::Completed;
+        let reply = "s.id, s.lease_until";
+        let update = format!(
+            "UPDATE {p}_state s SET {set} FROM c WHERE s.id = ANY({ids}) AND {condition} \
+             RETURNING c.db_now, {reply}, {is_due} AS is_due",
+            p = dialect.prefix,
+            set = SimpleCompletion::set(self, end, has_entries, "s.version + 1", &row),
+            condition = SimpleCompletion::condition(end, &row),
+            is_due = SimpleCompletion::is_due(),
+        );
+        let ends_some = completions.iter().any(SimpleCompletion::ends_schedule);
+        let text = if has_entries || ends_some {
+            let run = match has_entries {
+                true => format!(
+                    ", s.kind, {NOW} / 1000 AS ended_at, {output} AS output, {run}",
+                    output = outputs(&ids, completions, &mut args),
+                    run = RUN.map(of_s).join(", "),
+                ),
+                false => String::new(),
+            };
             format!(
-                "{with}, updated AS ({update} RETURNING c.db_now, {reply}, {is_due} AS is_due, \
-                   s.kind, {NOW} / 1000 AS ended_at, t.duration, t.output, {has_ended}{returned}), \
-                 {entries}{flagged} SELECT s.db_now, {reply}, s.is_due FROM updated s",
-                with = bound.with(&condition, &run),
-                update =
-                    bound.update(&SimpleCompletion::set(self, end, "s.version + 1", of_t), "",),
-                returned = RUN.map(|column| format!(", t.run_{column}")).concat(),
-                entries = self.entries(dialect),
+                "WITH c AS MATERIALIZED ({context}), \
+                 updated AS ({update}, s.cursor_scheduled_at IS NULL AS is_last{run}), \
+                 ended AS MATERIALIZED (SELECT s.*, j.name FROM updated s, LATERAL (\
+                   SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j{which}){entries}{flags} \
+                 SELECT s.db_now, {reply}, s.is_due FROM updated s",
+                p = dialect.prefix,
+                which = if has_entries { "" } else { " WHERE s.is_last" },
+                entries = if has_entries { self.entries(dialect) } else { String::new() },
+                flags = if ends_some { flags(dialect) } else { String::new() },
             )
         } else {
-            let context = dialect.request_context(context, &mut args);
-            let (ids, row) = arrays(end, completions, &mut args);
-            let update = format!(
-                "UPDATE {p}_state s SET {set} FROM c WHERE s.id = ANY({ids}) AND {condition} \
-                 RETURNING c.db_now, {reply}, {is_due}",
-                p = dialect.prefix,
-                set = SimpleCompletion::set(self, end, "s.version + 1", &row),
-                condition = SimpleCompletion::condition(end, &row),
-            );
-            match flagged.is_empty() {
-                true => format!("WITH c AS MATERIALIZED ({context}) {update}"),
-                false => format!(
-                    "WITH c AS MATERIALIZED ({context}), \
-                     updated AS ({update} AS is_due, {has_ended}){flagged} \
-                     SELECT s.db_now, {reply}, s.is_due FROM updated s"
-                ),
-            }
+            format!("WITH c AS MATERIALIZED ({context}) {update}")
         };
         SingleStatement::Returning(Statement::new(text, args, SimpleCompletion::SHAPE))
     }
 }
 
-/// The part of a statement that adds the flag of each schedule that its part `updated` has ended.
-fn flagged_as_ended(dialect: &Dialect) -> String {
+/// The part of a statement that adds the flag of each schedule whose last run its part `ended` has.
+fn flags(dialect: &Dialect) -> String {
     format!(
-        "flagged AS (INSERT INTO {p}_flag (flag, name) \
-           SELECT '{ENDED}'::BYTEA, j.name FROM updated s, LATERAL (\
-             SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j \
-           WHERE s.has_ended ON CONFLICT DO NOTHING)",
+        ", flagged AS (INSERT INTO {p}_flag (flag, name) \
+           SELECT '{ENDED}'::BYTEA, s.name FROM ended s WHERE s.is_last ON CONFLICT DO NOTHING)",
         p = dialect.prefix,
     )
+}
+
+/// The column of this name of the row `s`.
+fn of_s(column: &str) -> String {
+    format!("s.{column}")
+}
+
+/// The expression for the output of the run whose schedule has the key of the row `s`, one of these in
+/// order. An element of such an array is found by passing those before it, so there is none if no run
+/// has an output.
+fn outputs(ids: &str, completions: &[SimpleCompletion], args: &mut Vec<Value>) -> String {
+    if completions.iter().all(|completion| completion.output.is_none()) {
+        return "NULL::BYTEA".to_owned();
+    }
+    args.push(Value::Blobs(completions.iter().map(|one| one.output.clone()).collect()));
+    format!("(${}::BYTEA[])[{}]", args.len(), place_in(ids))
+}
+
+/// The place of the key of the row `s` in this array of keys, which are in order.
+fn place_in(ids: &str) -> String {
+    format!("width_bucket(s.id, {ids})")
 }
 
 /// The keys of completions or extensions, which are in order, as one array; and the expressions for
@@ -409,7 +426,7 @@ fn arrays(
     }
     let array = |place: usize| format!("${place}::BIGINT[]");
     let ids = places.first().map_or_else(String::new, |(_, place, _)| array(*place));
-    let place = format!("width_bucket(s.id, {ids})");
+    let place = place_in(&ids);
     let row = move |column: &str| {
         let found = places.iter().find(|(name, ..)| *name == column);
         let element = found.map(|(_, at, is_null)| (format!("({})[{place}]", array(*at)), is_null));
@@ -599,13 +616,13 @@ impl Bound {
     }
 
     /// The parts before the `UPDATE`: the context, and the rows with the places of the states that meet
-    /// the condition, and with these columns of them.
-    fn with(&self, condition: &str, columns: &str) -> String {
+    /// the condition.
+    fn with(&self, condition: &str) -> String {
         let Self { context, rows, states } = self;
         format!(
             "WITH c AS MATERIALIZED ({context}), t AS MATERIALIZED (\
                SELECT t.*, held.* FROM c, {rows}, LATERAL (\
-                 SELECT s.ctid AS place{columns} FROM {states} s WHERE {condition} \
+                 SELECT s.ctid AS place FROM {states} s WHERE {condition} \
                  FOR NO KEY UPDATE) held)"
         )
     }

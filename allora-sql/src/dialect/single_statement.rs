@@ -281,6 +281,7 @@ pub(crate) enum End {
 }
 
 impl SimpleCompletion {
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
     pub(super) const OUTPUT: (&'static str, Type) = ("output", Type::BytesOrNull);
 
     pub(super) const COLUMNS: &'static Columns = &[
@@ -304,6 +305,7 @@ impl SimpleCompletion {
     }
 
     /// With the column of the output behind them.
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
     pub(super) fn values_with_output(&self) -> Vec<Value> {
         [self.values(), vec![Value::Bytes(self.output.clone())]].concat()
     }
@@ -321,10 +323,12 @@ impl SimpleCompletion {
     }
 
     /// The assignments, in the order of those of claims; `version` is the next one, and `row` the
-    /// expression for a column of the bound rows.
+    /// expression for a column of the bound rows. A run that `stays` remains readable in the columns of
+    /// the lease: without a fence they mean nothing, and the next claim sets all of them.
     pub(super) fn set(
         flavour: &dyn Flavour,
         end: End,
+        stays: bool,
         version: &str,
         row: impl Fn(&str) -> String,
     ) -> String {
@@ -350,6 +354,13 @@ impl SimpleCompletion {
                WHEN {moves} THEN CASE WHEN {} THEN {then_due} END ELSE {cursor} END",
             starts(&then_at),
         );
+        let run = match stays {
+            true => "",
+            false => {
+                "lease_node = NULL, lease_attempt = NULL, lease_due_at = NULL, \
+                 lease_started_at = NULL, lease_scheduled_at = NULL, "
+            }
+        };
         // The number is that of a completion.
         format!(
             "index_at = {wake}, wake_at = {wake}, \
@@ -358,9 +369,8 @@ impl SimpleCompletion {
                CASE WHEN {moves} THEN {then_at} ELSE s.cursor_scheduled_at END, \
              lease_until = NULL, ended_fence = s.lease_fence, ended_how = 0, \
              last_outcome = c.ok_outcome, last_error = NULL, succeeded = s.succeeded + 1, \
-             lease_node = NULL, lease_claim_id = NULL, lease_fence = NULL, lease_attempt = NULL, \
-             lease_due_at = NULL, lease_started_at = NULL, lease_on_expiry = NULL, \
-             lease_scheduled_at = NULL, version = {version}"
+             lease_claim_id = NULL, lease_fence = NULL, lease_on_expiry = NULL, \
+             {run}version = {version}"
         )
     }
 
@@ -507,7 +517,8 @@ mod tests {
     #[test]
     fn no_assignment_reads_a_column_that_was_assigned_before_it() {
         let flavour = &MySqlFlavour;
-        let completed = SimpleCompletion::set(flavour, End::Completed, "s.version + 1", of_t);
+        let completed =
+            SimpleCompletion::set(flavour, End::Completed, false, "s.version + 1", of_t);
         let claims = [SimpleClaim::set(flavour, of_t), SimpleClaim::set(flavour, of_head)];
         for set in claims.into_iter().chain([completed]) {
             let all = assignments(&set);

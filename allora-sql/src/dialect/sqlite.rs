@@ -169,7 +169,7 @@ impl Flavour for SqliteFlavour {
             "{with} UPDATE {}_state AS s SET {} FROM c, t WHERE s.id = t.of_id AND {} \
              RETURNING {}, id, lease_until, NULL",
             dialect.prefix,
-            SimpleCompletion::set(self, end, "s.version + 1", of_t),
+            SimpleCompletion::set(self, end, false, "s.version + 1", of_t),
             SimpleCompletion::condition(end, of_t),
             self.clock(),
         );
