@@ -8,7 +8,6 @@ use allora_core::{
         HistoryLimits, HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence,
         Operation, Outcome, Page, Replan, Reply, Sharing,
     },
-    record::MAX_VALUE,
     schedule::Excluded,
 };
 
@@ -438,46 +437,6 @@ pub(super) async fn what_was_cancelled_while_it_waited_has_an_entry(w: &Cluster)
             (None, 1, Some(t(600)), None, Some(t(64)), reason),
         ]
     );
-}
-
-pub(super) async fn the_output_of_a_run_is_in_its_entry(w: &Cluster) {
-    w.node().register(t(0), "job", t(60)).await;
-    let long = "\0ä".repeat(1_000);
-    let outputs = [Some("3 mails\n\0'🧾"), None, Some(&*long)];
-    for (claim, output) in (1..).zip(outputs) {
-        let now = t(60 * claim as i64);
-        let run = won(w.node().lease(now, "job", claim).await);
-        let next = t(60 * (claim as i64 + 1));
-        let (then, completion) = (Cursor::To(Some(next.into())), Completion::Failed("x"));
-        let end = match output {
-            Some(_) => ran(next),
-            None => RunAction::Complete { then, completion },
-        };
-        let end = Operation::new("job", end.under(run.fence)).output(output);
-        assert_eq!(fine(w.node().apply(now, &[end]).await.single()), Reply::Accepted);
-    }
-    let past = w.node().history_entries("job").await;
-    let kept: Vec<Option<&str>> = past.iter().rev().map(|past| past.output.as_deref()).collect();
-    assert_eq!(kept[..2], outputs[..2]);
-    let cut = kept[2].expect("it has an output");
-    assert!(cut.len() <= 1_024 && long.starts_with(cut.trim_end_matches('…')), "{cut:?}");
-}
-
-pub(super) async fn the_value_of_a_run_is_in_its_entry(w: &Cluster) {
-    w.node().register(t(0), "job", t(60)).await;
-    let long = format!("[{}]", "\"\u{e4}\",".repeat(13_106) + "1234");
-    assert_eq!(long.len(), MAX_VALUE);
-    let values = [Some(r#"{"mails": 3, "to": "🧾'\\"}"#), None, Some(&*long)];
-    for (claim, value) in (1..).zip(values) {
-        let now = t(60 * claim as i64);
-        let run = won(w.node().lease(now, "job", claim).await);
-        let end = ran(t(60 * (claim as i64 + 1)));
-        let end = Operation::new("job", end.under(run.fence)).value(value);
-        assert_eq!(fine(w.node().apply(now, &[end]).await.single()), Reply::Accepted);
-    }
-    let past = w.node().history_entries("job").await;
-    let kept: Vec<Option<&str>> = past.iter().rev().map(|past| past.value.as_deref()).collect();
-    assert_eq!(kept, values);
 }
 
 pub(super) async fn what_a_calendar_excludes_has_an_entry_with_its_range(w: &Cluster) {

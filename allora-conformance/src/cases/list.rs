@@ -315,8 +315,6 @@ macro_rules! __cases {
                 a_run_of_a_deleted_job_ends_as_cancelled: [History];
                 a_cancelled_run_has_an_entry_with_the_reason: [History, Expiry];
                 what_was_cancelled_while_it_waited_has_an_entry: [History, Expiry];
-                the_output_of_a_run_is_in_its_entry: [History];
-                the_value_of_a_run_is_in_its_entry: [History];
                 what_a_calendar_excludes_has_an_entry_with_its_range: [History];
                 a_busy_job_evicts_no_entry_of_another: [History];
                 failures_and_the_rest_have_limits_of_their_own: [History];
@@ -325,6 +323,11 @@ macro_rules! __cases {
                 successes_have_no_entries_where_they_are_left_out: [History, Expiry];
                 pruning_leaves_an_active_run_and_its_end_is_an_entry: [History];
                 entries_are_counted_by_the_hour_before_they_are_removed: [Queries, History];
+            }
+            results {
+                the_output_of_a_run_is_in_its_entry: [History];
+                the_outputs_of_runs_that_end_together_are_in_their_own_entries: [History];
+                the_value_of_a_run_is_in_its_entry: [History];
             }
             durability {
                 acknowledged_writes_outlive_every_process: [Durability];

@@ -23,6 +23,7 @@ mod notifications;
 mod operators;
 mod pauses;
 mod redefine;
+mod results;
 mod stored;
 mod triggers;
 mod works_on;
