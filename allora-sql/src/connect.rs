@@ -80,8 +80,8 @@ impl SqlBuilder {
     /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
     /// failures, and of its other entries; 0 keeps no history. Default: on PostgreSQL
     /// [`HistoryLimits::default`]; on SQLite and MySQL the same
-    /// [without successes](HistoryLimits::without_successes), which would cost a whole worker a fifth to a
-    /// quarter of its throughput. With a history, a batch of completions is a transaction of two statements. On
+    /// [without successes](HistoryLimits::without_successes), which would cost a whole worker up to a
+    /// third of its throughput. With a history, a batch of completions is a transaction of two statements. On
     /// PostgreSQL it stays one statement, which also writes the entries.
     ///
     /// ```
