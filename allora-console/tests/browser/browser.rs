@@ -53,27 +53,12 @@ impl Browser {
     }
 
     fn with_preferences(preferences: Value) -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|cause| {
-                panic!(
-                    "chromedriver did not start ({cause}): install chromium and chromium-driver, \
-                     or let `cargo xtask test` do it"
-                )
-            });
-        let said = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = said.map_while(Result::ok).find_map(|line| {
-            let (_, port) = line.rsplit_once("started successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
-        });
+        // One may end at once: a port that is free for IPv4 can be another driver's for IPv6.
+        let (driver, port) = (0..5).find_map(|_| driver()).expect("a driver that names its port");
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(PATIENCE));
-        let session = format!("http://127.0.0.1:{}/session", port.expect("a port of the driver"));
+        let session = format!("http://127.0.0.1:{port}/session");
         let mut browser = Self { driver, agent: config.build().new_agent(), session };
         // The sandbox refuses to start for root; what is loaded here are pages of this test alone.
         let arguments =
@@ -151,10 +136,6 @@ impl Browser {
 
     pub(crate) fn back(&self) {
         self.post("/back", &json!({}));
-    }
-
-    pub(crate) fn address(&self) -> String {
-        self.get("/url").as_str().unwrap().to_owned()
     }
 
     pub(crate) fn title(&self) -> String {
@@ -255,6 +236,32 @@ impl Browser {
 }
 
 type Sent = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
+
+/// A driver with its port; `None` if it ended before it named one.
+fn driver() -> Option<(Child, String)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|cause| {
+            panic!(
+                "chromedriver did not start ({cause}): install chromium and chromium-driver, or let \
+                 `cargo xtask test` do it"
+            )
+        });
+    let said = BufReader::new(driver.stdout.take()?).lines();
+    let port = said.map_while(Result::ok).find_map(|line| {
+        let (_, port) = line.rsplit_once("started successfully on port ")?;
+        Some(port.trim_end_matches('.').to_owned())
+    });
+    if port.is_none() {
+        // Nothing is left of it.
+        let _ = driver.wait();
+    }
+    Some((driver, port?))
+}
 
 /// The value, or what the driver says instead.
 fn answer(path: &str, sent: Sent) -> Result<Value, Value> {
