@@ -251,16 +251,16 @@ fn driver() -> Option<(Child, String)> {
                  `cargo xtask test` do it"
             )
         });
-    let said = BufReader::new(driver.stdout.take()?).lines();
+    let said = BufReader::new(driver.stdout.take().unwrap()).lines();
     let port = said.map_while(Result::ok).find_map(|line| {
         let (_, port) = line.rsplit_once("started successfully on port ")?;
         Some(port.trim_end_matches('.').to_owned())
     });
-    if port.is_none() {
-        // Nothing is left of it.
-        let _ = driver.wait();
-    }
-    Some((driver, port?))
+    let Some(port) = port else {
+        driver.wait().unwrap();
+        return None;
+    };
+    Some((driver, port))
 }
 
 /// The value, or what the driver says instead.
