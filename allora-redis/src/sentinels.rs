@@ -2,7 +2,7 @@
 //!
 //! All sentinels are asked every second, after every stall, and when the primary refuses or fails.
 //! The answer with the highest epoch counts: it is that of the last failover. A primary that it does
-//! not name is left at once, also if it still accepts writes. An earlier epoch is followed only when most
+//! not name is left at once, even if it still accepts writes. An earlier epoch is followed only when most
 //! sentinels insist on it: those that know of the failover may be slow to answer.
 
 use crate::{

@@ -47,6 +47,7 @@ pub(crate) const STATE: &[(&str, Type)] = &[
     ("cursor_scheduled_at", Type::IntOrNull),
     ("cursor_due_at", Type::IntOrNull),
     ("last_started", Type::IntOrNull),
+    // Without a `lease_fence`, the columns of the lease mean nothing: they may be those of a run that has ended.
     ("lease_node", Type::BytesOrNull),
     ("lease_claim_id", Type::BytesOrNull),
     ("lease_fence", Type::IntOrNull),

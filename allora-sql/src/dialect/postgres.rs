@@ -371,7 +371,7 @@ fn flags(dialect: &Dialect) -> String {
     )
 }
 
-/// The column of this name of the row `s`.
+/// A column of the row `s`.
 fn of_s(column: &str) -> String {
     format!("s.{column}")
 }

@@ -119,7 +119,7 @@ fn workers(facts: &Facts, figures: &Figures) -> String {
     table(&header, rows)
 }
 
-/// The load whose rate is measured with a history, too.
+/// The number of schedules that are due at once where rates with and without a history are compared.
 pub(super) fn load_with_history(facts: &Facts, store: &str) -> u64 {
     if MAIN.contains(&store) { facts.size.sustained } else { BURSTS[1] }
 }
