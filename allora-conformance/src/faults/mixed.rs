@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// The number of occurrences of these jobs that come due each second.
+/// The number of occurrences of these jobs that come due each second, rounded up.
 pub const MIXED_RATE: usize = 5;
 
 /// The kind of the stored schedules.
@@ -25,8 +25,12 @@ pub const TRIGGERED: &str = "at-least-once-triggered";
 /// The job that is edited.
 pub const EDITED: &str = "at-least-once-edited";
 
-/// Two jobs, of which one runs at a time.
+/// Two jobs that are due at the same instants, of which one runs at a time.
 const KEYED: [&str; 2] = ["at-least-once-keyed-stored", "at-least-once-keyed-code"];
+
+/// The periods between two occurrences of a job with the key. A key that another node has is asked for each 2 s, which
+/// leaves both jobs time for their runs.
+const KEYED_PERIODS: u32 = 4;
 
 /// The job with a calendar, which leaves out each fifth second.
 const CALENDAR: &str = "at-least-once-calendar";
@@ -65,8 +69,8 @@ pub(super) async fn store(
     };
     let others = [
         stored(EDITED, often),
-        stored(BEFORE, rarely.clone()),
-        stored(KEYED[0], rarely).concurrency_key(SHARED, 1),
+        stored(BEFORE, rarely),
+        stored(KEYED[0], keyed(period).to_string()).concurrency_key(SHARED, 1),
         stored(CALENDAR, format!("* * * * * *; except calendar:{SHARED}")),
         stored(TRIGGERED, never().definition().unwrap_or_default()),
     ];
@@ -90,11 +94,16 @@ pub(super) fn add<Fut>(
 where
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let keyed = job(every(period * 2), work.clone()).catch_up(CatchUp::All { limit: 1_000 });
+    let keyed = job(keyed(period), work.clone()).catch_up(CatchUp::All { limit: 1_000 });
     builder
         .add(KEYED[1], keyed.at_least_once(lease).concurrency_key(SHARED, 1))
         .add(FOLLOWER, job(never(), work.clone()).at_least_once(lease).after(BEFORE, On::Success))
         .kind(KIND, work)
+}
+
+/// The schedule of the jobs with the key: at the same instants, so that they always ask for it together.
+fn keyed(period: Duration) -> Every {
+    every(period * KEYED_PERIODS).phase(Duration::ZERO)
 }
 
 /// The occurrence after this one.
@@ -103,7 +112,7 @@ pub(super) fn following(job: &str, at: i64, period: i64) -> Option<i64> {
         _ if trigger_of(job).is_some() => None,
         CALENDAR => Some((1..).map(|i| at + i * 1_000).find(|at| at % (LEFT_OUT * 1_000) != 0)?),
         BEFORE => Some(at + 2 * period),
-        _ if KEYED.contains(&job) => Some(at + 2 * period),
+        _ if KEYED.contains(&job) => Some(at + i64::from(KEYED_PERIODS) * period),
         _ => Some(at + period),
     }
 }
