@@ -87,6 +87,8 @@ enum Command {
     Names(commands::names::Names),
     #[command(hide = true, name = commands::prove::NODE)]
     ProveNode(commands::prove::ProveNode),
+    #[command(hide = true, name = commands::prove::REMOTE_WORKER)]
+    ProveRemote(commands::prove::ProveRemote),
     #[command(hide = true, name = daemon::user::HELPER)]
     AsUser(daemon::user::AsUser),
 }
@@ -153,6 +155,7 @@ impl Allora {
             Command::Doctor(doctor) => doctor.run(),
             Command::Prove(prove) => prove.run(),
             Command::ProveNode(node) => node.run(),
+            Command::ProveRemote(remote) => remote.run(),
             Command::Completions(completions) => completions.run(Allora::command()),
             Command::Man(man) => man.run(Allora::command()),
             Command::Names(names) => names.run(),

@@ -55,7 +55,8 @@ cargo xtask COMMAND
                  over, emptied, without room on their disks (as root) and with clocks that are set;
                  fails if something ran twice or was lost, or a fault did not happen
                  --store   sqlite, postgres, pgbouncer, mysql, redis, redis-sentinel, redis-cluster,
-                           redis-cluster-replicas, etcd, etcd-cluster, or each, all at the same time
+                           redis-cluster-replicas, redis-quorum, etcd, etcd-cluster, or each, all at the
+                           same time
                  --minutes (default: 5)
                  --rate    occurrences each second (default: 50)
                  --debug   the build of the tests, as `ci` has it

@@ -177,9 +177,7 @@ impl StoreArgs {
                 sql::remove(Url::parse(&url).map_err(Failure::of_input)?, wanted).await
             }
             "etcd" | "etcds" => etcd::remove(&url, wanted).await,
-            "redis-quorum" | "rediss-quorum" => {
-                Err(Failure::wrong("a scratch store on a quorum cannot be removed"))
-            }
+            "redis-quorum" | "rediss-quorum" => quorum::remove(&url, wanted).await,
             _ => redis::remove(&url, wanted).await,
         }
     }

@@ -11,14 +11,10 @@ use std::sync::Arc;
 /// # Errors
 /// A URL that is not one, servers that are not a quorum yet, and what the servers say.
 pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
-    let urls = each(url)?;
-    let mut builder = RedisQuorum::builder();
-    if let Some(prefix) = wanted.prefix {
-        builder = builder.prefix(prefix);
-    }
-    let store = builder.connect(&urls).await?;
+    let tables = wanted.tables;
+    let store = connect(url, wanted).await?;
     if !store.is_initialised().await? {
-        if wanted.tables != Tables::Initialise {
+        if tables != Tables::Initialise {
             return Err(Failure::failed(
                 "the servers of the store URL are not a quorum yet; `allora init` makes them one, \
                  once",
@@ -27,6 +23,19 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
         store.init().await?;
     }
     Ok(Arc::new(store))
+}
+
+/// Removes what the servers have of a store.
+pub(super) async fn remove(url: &str, wanted: Wanted) -> Outcome {
+    Ok(connect(url, wanted).await?.delete_keys().await?)
+}
+
+async fn connect(url: &str, wanted: Wanted) -> Outcome<RedisQuorum> {
+    let mut builder = RedisQuorum::builder();
+    if let Some(prefix) = wanted.prefix {
+        builder = builder.prefix(prefix);
+    }
+    Ok(builder.connect(&each(url)?).await?)
 }
 
 /// The URL of each server.

@@ -193,6 +193,25 @@ fn lines_on(url: &str) {
     assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
 }
 
+/// A trial of a store without a history, of which nothing stays.
+#[cfg(feature = "redis-quorum")]
+fn proven_on(url: &str) {
+    let site = Site::new("");
+    let trial = ["prove", "--url", url, "--minutes", "0.3", "--rate", "20", "--seed", "1"];
+    let said = site.allora(&[&trial[..], &["--without-cases", "--json"]].concat());
+    let verdict: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!(
+        (said.code, &verdict["twice"], &verdict["lost"]),
+        (0, &0.into(), &0.into()),
+        "{said:?}"
+    );
+    assert!(verdict["due"].as_u64() > Some(200), "{verdict:#}");
+    assert!(verdict["faults"][0]["what"].as_str().unwrap().contains("is killed"), "{verdict:#}");
+    let named = said.err.split(' ').find(|word| word.starts_with("allora_prove_")).unwrap();
+    let gone = site.allora(&["list", "--url", url, "--prefix", named]).refused(1);
+    assert!(gone.contains("`allora init` makes them one"), "{gone}");
+}
+
 /// A command and its child are ended at once by an operator elsewhere. The lease is so long that the
 /// daemon learns it from a notification.
 fn cancel_on(url: &str) {
@@ -285,6 +304,14 @@ mod operators_and_daemons_work {
         let variable = "ALLORA_TEST_REDIS_QUORUM_URLS";
         if let Some(urls) = super::server("redis-quorum", variable) {
             super::lines_on(&together("redis-quorum", &urls));
+        }
+    }
+    #[cfg(feature = "redis-quorum")]
+    #[test]
+    fn redis_quorum_proves() {
+        let variable = "ALLORA_TEST_REDIS_QUORUM_URLS";
+        if let Some(urls) = super::server("redis-quorum", variable) {
+            super::proven_on(&together("redis-quorum", &urls));
         }
     }
     #[cfg(feature = "etcd")]

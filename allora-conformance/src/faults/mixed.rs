@@ -22,6 +22,11 @@ const KIND: &str = "faults";
 /// The job that is triggered.
 pub const TRIGGERED: &str = "at-least-once-triggered";
 
+/// The job of remote workers.
+pub const REMOTE: &str = "at-least-once-remote";
+/// The kind for which remote workers ask.
+pub const REMOTE_KIND: &str = "faults-remote";
+
 /// The job that is edited.
 pub const EDITED: &str = "at-least-once-edited";
 
@@ -63,12 +68,14 @@ pub(super) async fn store(
     let calendar = Calendar::parse(&format!("except */{LEFT_OUT} * * * * *"))?;
     schedules.upsert_calendar(SHARED, &calendar).await?;
     let (often, rarely) = (every(period).to_string(), every(period * 2).to_string());
-    let stored = |name: &str, schedule: String| {
-        let stored = StoredSchedule::new(name, KIND, schedule);
+    let of_kind = |kind: &str, name: &str, schedule: String| {
+        let stored = StoredSchedule::new(name, kind, schedule);
         stored.catch_up(CatchUp::All { limit: 1_000 }).at_least_once(lease)
     };
+    let stored = |name: &str, schedule: String| of_kind(KIND, name, schedule);
     let others = [
         stored(EDITED, often),
+        of_kind(REMOTE_KIND, REMOTE, rarely.clone()),
         stored(BEFORE, rarely),
         stored(KEYED[0], keyed(period).to_string()).concurrency_key(SHARED, 1),
         stored(CALENDAR, format!("* * * * * *; except calendar:{SHARED}")),
@@ -111,7 +118,7 @@ pub(super) fn following(job: &str, at: i64, period: i64) -> Option<i64> {
     match job {
         _ if trigger_of(job).is_some() => None,
         CALENDAR => Some((1..).map(|i| at + i * 1_000).find(|at| at % (LEFT_OUT * 1_000) != 0)?),
-        BEFORE => Some(at + 2 * period),
+        BEFORE | REMOTE => Some(at + 2 * period),
         _ if KEYED.contains(&job) => Some(at + i64::from(KEYED_PERIODS) * period),
         _ => Some(at + period),
     }

@@ -20,7 +20,9 @@ mod wrapped;
 pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims, is_once};
 pub use fleet::{Fleet, NodeStore, a_node_runs_and_stops, is_node};
 pub use lost_replies::{LostReplies, lost_replies};
-pub use mixed::{Acknowledged, EDITED, FOLLOWER, MIXED_RATE, TRIGGERED, is_left_out};
+pub use mixed::{
+    Acknowledged, EDITED, FOLLOWER, MIXED_RATE, REMOTE, REMOTE_KIND, TRIGGERED, is_left_out,
+};
 pub use partial_backend::{Hang, Partial, PartialBackend, Shares};
 pub use planted::{Defective, Planted, PlantedBackend};
 pub use process::Node;

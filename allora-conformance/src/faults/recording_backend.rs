@@ -1,12 +1,12 @@
 //! A store that writes its operations and replies to a log, for the history checker.
 
 use super::{Hooks, Wrapped};
-use crate::history::{self, Claims, Outcome, What, booked};
+use crate::history::{self, Claims, Event, Outcome, What, booked};
 use allora_core::{
     Backend, Result, Time,
     backend::{
-        Action, Advance, Applied, Batch, ClaimDue, Claimed, ClaimedDue, Completion, JobState,
-        OnExpiry, Operation, Queries, Reply, TimeSource,
+        self, Action, Advance, Applied, Batch, ClaimDue, Claimed, ClaimedDue, Completion,
+        HistoryEntry, JobState, OnExpiry, Operation, Queries, Reply, TimeSource,
     },
     is_internal,
 };
@@ -16,6 +16,7 @@ use std::{
     fs::{File, OpenOptions},
     io::Write,
     path::Path,
+    slice,
     sync::{Arc, LazyLock, Mutex, MutexGuard},
     time::{Instant, SystemTime},
 };
@@ -38,7 +39,7 @@ impl Log {
     /// # Panics
     /// If the file cannot be written.
     pub fn write(&self, job: &str, node: &str, at: i64, what: What) {
-        let event = history::Event { job: job.into(), node: node.into(), at, what };
+        let event = Event { job: job.into(), node: node.into(), at, what };
         history::write(&mut &*self.0, &event).unwrap();
     }
 
@@ -215,6 +216,16 @@ impl Recording {
         }
     }
 
+    /// Writes down a run that is recorded as lost, on a store that keeps no history for that.
+    fn lost(&self, entry: &HistoryEntry) {
+        let job = booked(&entry.name, entry.occurrence.trigger.as_deref());
+        for Event { job, node, at, what } in
+            history::merge_store_history(&[], &job, slice::from_ref(entry))
+        {
+            self.log.write(&job, &node, at, what);
+        }
+    }
+
     fn ended(&self, node: &str, sent: i64, name: &str, fence: i64, outcome: Outcome) {
         if let Some((name, occurrence)) = self.occurrence_of(name, fence) {
             self.log.write(&name, node, sent, What::End { occurrence, fence, outcome });
@@ -236,6 +247,11 @@ impl Hooks for Recording {
             if let Ok(reply) = reply {
                 self.replied(batch, applied.now, sent, operation, reply);
             }
+        }
+        if store.history().is_none() {
+            let lost =
+                applied.lapsed.iter().filter(|entry| entry.outcome == backend::Outcome::Lost);
+            lost.for_each(|entry| self.lost(entry));
         }
         Ok(applied)
     }

@@ -89,6 +89,19 @@ impl RedisQuorum {
         let cluster_id = self.inner.find_cluster_id().await;
         cluster_id.map(|id| id.is_some()).map_err(|error| error.op("is_initialised"))
     }
+
+    /// Deletes this prefix's key on each server, with all jobs, and its mark: for scratch stores. Nodes that use it
+    /// find servers that are no quorum.
+    ///
+    /// # Errors
+    /// `Unavailable` if a server does not answer within 2 s; the others have deleted theirs. Repeat the call.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have deleted them on some of the servers. A node that still works with the others lets
+    /// these rejoin.
+    pub async fn delete_keys(self) -> Result {
+        self.inner.delete().await.map_err(|error| error.op("delete_keys"))
+    }
 }
 
 impl fmt::Debug for RedisQuorum {

@@ -7,7 +7,8 @@ use super::{
     register::{IncarnationVector, Known, MOST},
     round::{NOT_INITIALISED, Responses},
     scripts::{
-        DRAFT, FILL, HANDSHAKE, LAYOUT, NOTE, RAISE, REJOIN, RESET, Response, SCAN, known_text,
+        DELETE, DRAFT, FILL, HANDSHAKE, LAYOUT, NOTE, RAISE, REJOIN, RESET, Response, SCAN,
+        known_text,
     },
     server::Fault,
 };
@@ -144,6 +145,19 @@ impl Inner {
         }
         self.set_cluster_id(cluster_id);
         Ok(())
+    }
+
+    /// See [`RedisQuorum::delete_keys`](super::RedisQuorum::delete_keys).
+    pub(crate) async fn delete(&self) -> Result {
+        let mut failed = Ok(());
+        for k in 0..self.servers.len() {
+            match self.fill_call(k, &DELETE, Vec::new()).await {
+                Ok(Response::Word(word)) if word == "deleted" => {}
+                Ok(_) => failed = Err(self.lost(k, Fault::Unexpected)),
+                Err(fault) => failed = Err(self.lost(k, fault)),
+            }
+        }
+        failed
     }
 
     fn has_begun(&self) -> Error {

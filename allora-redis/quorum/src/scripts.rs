@@ -224,6 +224,11 @@ return {'reset'}",
     )
 });
 
+/// Deletes the server's state. No arguments. Answer: `deleted`.
+pub(crate) static DELETE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new("redis.call('DEL', KEYS[1], KEYS[1] .. ':mark') return {'deleted'}")
+});
+
 /// `Acceptor::fill` of each job. Arguments: token, then job, promised and accepted of each.
 /// Answer: `filled` or `other`.
 pub(crate) static FILL: LazyLock<Script> = LazyLock::new(|| {

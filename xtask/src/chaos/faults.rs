@@ -29,7 +29,7 @@ pub(super) enum Fault {
     Fill,
     /// The clock of the server goes ahead, and back.
     Clock,
-    /// All records are removed.
+    /// All records are removed; of a quorum, those of one server.
     Empty,
 }
 
@@ -82,6 +82,7 @@ impl Fault {
         match self {
             Self::FailOver => return fail_over(store, arena, random, mark),
             Self::Clock => return step(store, arena, mark),
+            Self::Empty if store == "redis-quorum" => return wipe(arena, random, mark),
             Self::Empty => {
                 emptied::empty(store, arena)?;
                 mark("the store was emptied");
@@ -160,6 +161,29 @@ fn fill(scene: &mut Scene, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
         arena.wait()?;
     }
     Ok(if is_noticed { "disk full" } else { "disk full, not noticed" }.into())
+}
+
+/// Removes what one server of a quorum has, and waits until the others have filled it again.
+fn wipe(arena: &Arena, random: &mut Rng, mark: &mut dyn FnMut(&str)) -> Outcome<String> {
+    let number = random.usize(..arena.len());
+    let asked = |words: &[&str]| emptied::asked(arena.port(number), words).trim().to_owned();
+    let server = format!("server {} of {}", number + 1, arena.len());
+    if asked(&["FLUSHALL"]) != "OK" {
+        return Err(Failure::Check(format!("{server} did not lose its data")));
+    }
+    mark(&format!("{server} has lost its data"));
+    let is_voter = || {
+        let keys = asked(&["KEYS", "*:quorum"]);
+        keys.lines().any(|key| asked(&["HEXISTS", key, "m:run"]) == "1")
+    };
+    for _ in 0..FAILOVER.as_millis() / STEP.as_millis() {
+        if is_voter() {
+            mark(&format!("{server} votes again"));
+            return Ok("wiped".into());
+        }
+        pause(STEP);
+    }
+    Err(Failure::Check(format!("{server} was not filled again by the others")))
 }
 
 /// Sets the clock of the server ahead, and right again.

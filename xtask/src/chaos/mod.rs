@@ -28,7 +28,7 @@ use std::{
 };
 
 /// The stores with what serves each, and the first part of its address; SQLite is a file.
-const STORES: [(&str, &str); 10] = [
+const STORES: [(&str, &str); 11] = [
     ("sqlite", "sqlite"),
     ("postgres", "postgres"),
     ("pgbouncer", "postgres"),
@@ -37,6 +37,7 @@ const STORES: [(&str, &str); 10] = [
     ("redis-sentinel", "redis+sentinel"),
     ("redis-cluster", "redis+cluster"),
     ("redis-cluster-replicas", "redis+cluster"),
+    ("redis-quorum", "redis-quorum"),
     ("etcd", "etcd"),
     ("etcd-cluster", "etcd"),
 ];

@@ -45,8 +45,11 @@ fn faults(result: &Value) -> BTreeMap<String, usize> {
     faults
 }
 
+/// Its faults are not those of the other workers.
+const REMOTE: &str = "remote worker";
+
 /// Words of a mark, and the kind of fault that begins with it. Of a worker, then of servers.
-const KINDS: [(&str, &str, &str); 15] = [
+const KINDS: [(&str, &str, &str); 18] = [
     ("worker", "is killed", "worker killed (SIGKILL)"),
     ("worker", "is frozen", "worker frozen (SIGSTOP), up to 9 s"),
     ("worker", "as by a deployment", "worker stopped, as by a deployment"),
@@ -55,12 +58,15 @@ const KINDS: [(&str, &str, &str); 15] = [
     ("worker", "fall silent", "connections silent"),
     ("worker", "ms more", "answers late"),
     ("clock of worker", "is set", "clock of a worker wrong by up to an hour"),
+    (REMOTE, "is killed", "remote worker killed (SIGKILL)"),
+    (REMOTE, "is frozen", "remote worker frozen (SIGSTOP), up to 9 s"),
     ("primary", "is killed", "primary killed, replica promoted"),
     ("server", "is killed", "server killed (SIGKILL)"),
     ("server", "is frozen", "server frozen (SIGSTOP), up to 8 s"),
     ("server", "is restarted", "server restarted"),
     ("disk", "is full", "disk full"),
     ("store", "was emptied", "store emptied"),
+    ("server", "has lost its data", "one server of a quorum emptied"),
     ("clock", "ahead", "clock of the server set ahead, and back"),
 ];
 
@@ -77,9 +83,10 @@ fn each_kind(results: &[Value]) -> String {
         for result in results {
             let marks = result["verdict"]["faults"].as_array().into_iter().flatten();
             let is_it = |mark: &&Value| {
-                mark["what"]
-                    .as_str()
-                    .is_some_and(|what| what.contains(whose) && what.contains(words))
+                mark["what"].as_str().is_some_and(|what| {
+                    let is_remote = what.contains(REMOTE);
+                    what.contains(whose) && what.contains(words) && is_remote == (whose == REMOTE)
+                })
             };
             let of: Vec<i64> =
                 marks.filter(is_it).filter_map(|mark| mark["longest_ms"].as_i64()).collect();
@@ -168,7 +175,8 @@ fn text(results: &[Value]) -> String {
          Servers and workers of several stores shared a machine with {} processors, which they kept busy: the lateness is\n\
          also that of the machine.\n\n\
          In all: {} occurrences due, {} run twice, {} lost. {} findings are explained by a store that was emptied, or by its\n\
-         clock that was set, and counted apart: what was in an emptied store is gone with it.\n\n\
+         clock that was set, and counted apart: what was in an emptied store is gone with it. Of a quorum, which keeps no\n\
+         history, the last ends of killed workers may be among them.\n\n\
          | store | runs | occurrences | twice | lost | explained | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
         thread::available_parallelism().map_or(1, usize::from),

@@ -4,10 +4,11 @@ use super::{
     background::Background,
     cases::Cases,
     client::{self, Said, schedules},
-    excused,
+    excused::Excuses,
     kept::{self, Kept},
     line,
     node::{LEASE, PERIOD, ProveNode, history},
+    remote::{self, ProveRemote},
     verdict::{Mark, Verdict},
     worker_clock::WorkerClock,
 };
@@ -16,14 +17,19 @@ use crate::{
     failure::{Failure, Outcome},
     output::Progress,
     store::{Store, StoreArgs, Tables},
+    values::random,
 };
 use allora_conformance::{
     faults::{
-        FaultWorkload, MIXED_RATE, Node, Planted, Proxy, TRIGGERED, claims, is_left_out, wall,
+        FaultWorkload, MIXED_RATE, Node, Planted, Proxy, REMOTE, TRIGGERED, claims, is_left_out,
+        wall,
     },
-    history::{Event, Summary, Violation, trigger_of},
+    history::{Event, Summary, Violation, What, trigger_of},
 };
-use allora_core::backend::{HistoryCursor, HistoryEntry, HistoryQuery};
+use allora_core::{
+    backend::{HistoryCursor, HistoryEntry, HistoryQuery},
+    runtime::Tokio,
+};
 use fastrand::Rng;
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -39,6 +45,9 @@ use std::{
 /// The time of the first fault, and the longest and shortest time between two.
 const FIRST: Duration = Duration::from_secs(5);
 const BETWEEN: (u64, u64) = (4_000, 9_000);
+
+/// The number of remote workers.
+const REMOTES: usize = 2;
 
 /// The time after its death at which a worker is replaced.
 const REPLACED: Duration = Duration::from_secs(1);
@@ -63,8 +72,11 @@ pub(super) struct Campaign<'a> {
     random: Rng,
     workload: FaultWorkload,
     plant: Option<Planted>,
+    keeps_history: bool,
     folder: PathBuf,
     workers: Vec<Worker>,
+    /// Those without a store.
+    remotes: Vec<Option<Node>>,
     marks: Vec<Mark>,
     /// The number of faults so far.
     faults: usize,
@@ -85,11 +97,13 @@ struct Worker {
 }
 
 /// The faults, in the order in which they happen. Those of the line come last.
-const FAULTS: [Fault; 8] = [
+const FAULTS: [Fault; 10] = [
     Fault::Kill,
     Fault::Freeze,
+    Fault::KillRemote,
     Fault::Deploy,
     Fault::RollBack,
+    Fault::FreezeRemote,
     Fault::SetClock,
     Fault::Cut,
     Fault::Silence,
@@ -104,6 +118,8 @@ const WRONG: Duration = Duration::from_secs(6);
 enum Fault {
     Kill,
     Freeze,
+    KillRemote,
+    FreezeRemote,
     Deploy,
     RollBack,
     SetClock,
@@ -116,7 +132,9 @@ enum Fault {
 #[derive(Clone, Copy)]
 enum Act {
     Start(usize),
+    StartRemote(usize),
     Thaw(usize),
+    ThawRemote(usize),
     Hurry(usize),
     SetRight(usize),
 }
@@ -156,9 +174,11 @@ impl<'a> Campaign<'a> {
             random: Rng::with_seed(seed),
             workload: if is_mixed { workload.mixed() } else { workload },
             plant: None,
+            keeps_history: true,
             rate,
             folder,
             workers,
+            remotes: (0..if is_mixed { REMOTES } else { 0 }).map(|_| None).collect(),
             marks: Vec::new(),
             faults: 0,
             newest: 0,
@@ -186,6 +206,15 @@ impl<'a> Campaign<'a> {
         self
     }
 
+    /// The store keeps no history and no schedules: the jobs are in code, and the books are those of the workers.
+    pub(super) fn without_history(mut self) -> Self {
+        self.pairs = self.rate / 2;
+        self.workload = FaultWorkload::new(self.workload.path(), PERIOD).pairs(self.pairs);
+        self.keeps_history = false;
+        self.remotes.clear();
+        self
+    }
+
     pub(super) async fn run(mut self, cases: Cases, shown: String) -> Outcome<Verdict> {
         let marks = marks_of_stdin();
         let store = self.place.open(Tables::Keep, history(self.entries)).await?;
@@ -198,8 +227,12 @@ impl<'a> Campaign<'a> {
             false => None,
         };
         let kept = kept::keep(store);
+        remote::prepare(&self.gateways(), &random(&Tokio::current()?))?;
         for worker in 0..self.workers.len() {
             self.start(worker)?;
+        }
+        for number in 0..self.remotes.len() {
+            self.start_remote(number)?;
         }
         let (begin, from) = (clock::monotonic(), wall());
         let mut fault_at = begin + FIRST;
@@ -231,6 +264,13 @@ impl<'a> Campaign<'a> {
         self.stop().await?;
         let (entries, violations, excused) = self.settle(&said, kept.end()).await?;
         let log = self.workload.log();
+        // Where no history has it, the worker that recorded it says so.
+        let is_lost = |event: &&Event| matches!(event.what, What::Lost { .. });
+        let is_of_remote =
+            |event: &Event| event.job == REMOTE && matches!(event.what, What::Start { .. });
+        if !self.remotes.is_empty() && !log.iter().any(is_of_remote) {
+            return Err(Failure::failed("no remote worker has run anything, so nothing is proven"));
+        }
         let verdict = Verdict {
             shown,
             cases,
@@ -244,7 +284,7 @@ impl<'a> Campaign<'a> {
             triggers: said.triggers.len(),
             edits: said.edits,
             excused,
-            cut_off: counted(&entries, "lost"),
+            cut_off: counted(&entries, "lost") + log.iter().filter(is_lost).count(),
             left_out: counted(&entries, "missed") + counted(&entries, "skipped"),
             rejected: self.workload.reported("LeaseLost"),
             ended_by_themselves: self.ended_by_themselves,
@@ -263,7 +303,9 @@ impl<'a> Campaign<'a> {
         let Worker { place, clock, .. } = &self.workers[worker];
         let (pairs, entries, release) = (self.pairs, self.entries, self.release);
         let (workload, plant) = (&self.workload, self.plant);
-        let mut command = ProveNode::command(workload, pairs, entries, release, plant, place)?;
+        let gateway = self.gateways().join(worker.to_string());
+        let mut command =
+            ProveNode::command(workload, pairs, entries, release, &gateway, plant, place)?;
         if let Some(clock) = clock {
             clock.set("+0")?;
             clock.give(&mut command);
@@ -272,6 +314,18 @@ impl<'a> Campaign<'a> {
         let failed = |error| Failure::failed(format!("cannot start a worker: {error}"));
         self.workers[worker].node = Some(node.map_err(failed)?);
         Ok(())
+    }
+
+    fn start_remote(&mut self, number: usize) -> Outcome {
+        let command = ProveRemote::command(self.workload.path(), &self.gateways(), number)?;
+        let failed = |error| Failure::failed(format!("cannot start a remote worker: {error}"));
+        self.remotes[number] = Some(Node::spawn(command).map_err(failed)?);
+        Ok(())
+    }
+
+    /// The folder with the addresses of the gateways.
+    fn gateways(&self) -> PathBuf {
+        self.folder.join("gateways")
     }
 
     /// One more fault: each in turn, so that a short campaign has them all.
@@ -288,13 +342,26 @@ impl<'a> Campaign<'a> {
         let Worker { node, line, clock, .. } = &mut self.workers[chosen];
         let possible = FAULTS.into_iter().filter(|fault| match fault {
             Fault::Kill | Fault::Freeze | Fault::Deploy | Fault::RollBack => true,
+            Fault::KillRemote | Fault::FreezeRemote => !self.remotes.is_empty(),
             Fault::SetClock => clock.is_some(),
             Fault::Cut | Fault::Silence | Fault::Slow => line.is_some(),
         });
         let possible: Vec<Fault> = possible.collect();
         let (fault, number) = (possible[self.faults % possible.len()], chosen + 1);
         self.faults += 1;
+        let remote = self.faults.checked_rem(self.remotes.len()).unwrap_or_default();
         let (what, end) = match (fault, line) {
+            (Fault::KillRemote, _) => {
+                self.remotes[remote] = None;
+                let what = format!("remote worker {} is killed", remote + 1);
+                (what, Some((REPLACED, Act::StartRemote(remote))))
+            }
+            (Fault::FreezeRemote, _) => {
+                self.remotes[remote].iter().for_each(|node| node.signal("-STOP"));
+                let long = LEASE + longer;
+                let what = format!("remote worker {} is frozen for {long:?}", remote + 1);
+                (what, Some((long, Act::ThawRemote(remote))))
+            }
             (Fault::Kill, _) => {
                 // Dropped, it is killed.
                 *node = None;
@@ -352,6 +419,7 @@ impl<'a> Campaign<'a> {
             Act::Start(one) | Act::Thaw(one) | Act::Hurry(one) | Act::SetRight(one) => {
                 *one == worker
             }
+            Act::StartRemote(_) | Act::ThawRemote(_) => false,
         };
         self.workers[worker].node.is_some() && !self.pending.iter().any(|(_, act)| is_of(act))
     }
@@ -367,6 +435,10 @@ impl<'a> Campaign<'a> {
     fn act(&mut self, act: Act) -> Outcome {
         match act {
             Act::Start(worker) => return self.start(worker),
+            Act::StartRemote(number) => return self.start_remote(number),
+            Act::ThawRemote(number) => {
+                self.remotes[number].iter().for_each(|node| node.signal("-CONT"));
+            }
             Act::Thaw(worker) => {
                 self.workers[worker].node.iter().for_each(|node| node.signal("-CONT"));
             }
@@ -396,18 +468,26 @@ impl<'a> Campaign<'a> {
                 self.start(worker)?;
             }
         }
+        for number in 0..self.remotes.len() {
+            if self.remotes[number].as_mut().is_some_and(Node::has_ended) {
+                self.ended_by_themselves += 1;
+                self.marks.push(Mark::now(format!("remote worker {} ended by itself", number + 1)));
+                self.start_remote(number)?;
+            }
+        }
         Ok(())
     }
 
     /// Stops the workers as a deployment does.
     async fn stop(&mut self) -> Outcome {
         for (_, act) in std::mem::take(&mut self.pending) {
-            if !matches!(act, Act::Start(_)) {
+            if !matches!(act, Act::Start(_) | Act::StartRemote(_)) {
                 self.act(act)?;
             }
         }
-        let nodes: Vec<Node> =
-            self.workers.iter_mut().filter_map(|worker| worker.node.take()).collect();
+        let remotes = self.remotes.iter_mut().filter_map(Option::take);
+        let workers = self.workers.iter_mut().filter_map(|worker| worker.node.take());
+        let nodes: Vec<Node> = remotes.chain(workers).collect();
         let stopped = tokio::task::spawn_blocking(|| nodes.into_iter().for_each(Node::stop));
         stopped.await.map_err(|_| Failure::failed("a worker did not stop as it should"))
     }
@@ -429,6 +509,9 @@ impl<'a> Campaign<'a> {
         let mut jobs: BTreeSet<String> = claimed.keys().map(own).collect();
         jobs.extend(said.triggers.first().map(|_| TRIGGERED.to_owned()));
         self.start(0)?;
+        if !self.remotes.is_empty() {
+            self.start_remote(0)?;
+        }
         loop {
             let (mut past, mut is_behind) = (Vec::new(), false);
             for job in &jobs {
@@ -442,7 +525,8 @@ impl<'a> Campaign<'a> {
             past.extend(gone.map(|(_, entry)| entry.clone()));
             let log = self.workload.log();
             let found = self.workload.all_violations(&log, &past, &said.triggers, &claimed);
-            let (violations, excused) = excused::by_marks(found, &self.marks, &Summary::of(&log));
+            let excuses = Excuses::of(&self.marks, &Summary::of(&log), self.keeps_history);
+            let (violations, excused) = excuses.judge(found);
             let is_open = |one: &Violation| {
                 matches!(one, Violation::Unsettled { .. } | Violation::Gap { .. })
             };

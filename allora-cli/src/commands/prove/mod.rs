@@ -9,11 +9,13 @@ mod interrupt;
 mod kept;
 mod line;
 mod node;
+mod remote;
 mod report;
 mod verdict;
 mod worker_clock;
 
 pub(crate) use node::{NODE, ProveNode};
+pub(crate) use remote::{ProveRemote, REMOTE_WORKER};
 
 use crate::{
     failure::{Failure, Outcome},
@@ -109,7 +111,8 @@ impl Prove {
         }
         let interrupt = Interrupt::listen()?;
         let begun = session::run(self.open(&scratch));
-        let done = begun.and_then(|()| self.prove(&scratch, seed, interrupt));
+        let done =
+            begun.and_then(|keeps_history| self.prove(&scratch, seed, keeps_history, interrupt));
         // A store that cannot be opened may exist in part.
         match (done, session::run(scratch.remove())) {
             (Err(failure), _) => Err(failure),
@@ -143,28 +146,37 @@ impl Prove {
         Ok(())
     }
 
-    /// Makes the scratch store, which must be new.
-    async fn open(&self, scratch: &StoreArgs) -> Outcome {
-        let store = scratch.open(Tables::Make, HistoryOptions::default()).await?;
-        let (Some(queries), Some(_)) = (store.queries(), store.history()) else {
-            return Err(Failure::wrong(
-                "`prove` compares what ran with the store's history, and this store has none; use a \
-                 store in SQLite, PostgreSQL, MySQL, Redis (one server, Sentinel, Cluster) or etcd",
-            ));
+    /// Makes the scratch store, which must be new. `true` if it keeps a history.
+    async fn open(&self, scratch: &StoreArgs) -> Outcome<bool> {
+        let store = scratch.open(Tables::Initialise, HistoryOptions::default()).await?;
+        let Some(queries) = store.queries() else {
+            complain(
+                "prove",
+                "this store keeps no history and no stored schedules: only jobs in code run, and what a worker did \
+                 in the second in which it is killed counts as excused if nothing else tells it",
+            );
+            return Ok(false);
         };
         match queries.list(Page::first(1)).await?.is_empty() {
-            true => Ok(()),
+            true => Ok(true),
             false => Err(Failure::failed("the scratch store is not empty, so it is not a new one")),
         }
     }
 
-    fn prove(&self, scratch: &StoreArgs, seed: u64, interrupt: Interrupt) -> Outcome<Verdict> {
+    fn prove(
+        &self,
+        scratch: &StoreArgs,
+        seed: u64,
+        keeps_history: bool,
+        interrupt: Interrupt,
+    ) -> Outcome<Verdict> {
         let cases = match self.without_cases {
             true => Cases::default(),
             false => cases::run(scratch, &interrupt)?,
         };
         let campaign = Campaign::new(scratch, self.minutes, self.rate, self.workers, seed)?;
         let campaign = campaign.planted(self.plant);
+        let campaign = if keeps_history { campaign } else { campaign.without_history() };
         let campaign = match &self.clock_library {
             Some(library) => campaign.clocks(library)?,
             None => campaign,

@@ -1,6 +1,6 @@
 //! A worker of `allora prove`: a process of its own.
 
-use super::worker_clock::WorkerClock;
+use super::{remote, worker_clock::WorkerClock};
 use crate::{
     clock,
     failure::{Failure, Outcome},
@@ -10,7 +10,11 @@ use crate::{
 use allora_conformance::faults::{FaultWorkload, Node, Planted, PlantedBackend};
 use allora_core::runtime::Tokio;
 use clap::Args;
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 /// The name of the hidden command.
 pub(crate) const NODE: &str = "prove-node";
@@ -22,7 +26,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(5);
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
 /// The duration of a run: long enough that each fault meets some.
-const WORK: Duration = Duration::from_millis(300);
+pub(super) const WORK: Duration = Duration::from_millis(300);
 
 /// The wait before another attempt to connect.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -41,6 +45,9 @@ pub(crate) struct ProveNode {
     /// The release whose jobs it has.
     #[arg(long, default_value = "0")]
     release: u32,
+    /// The file for its address: it is a gateway of remote workers.
+    #[arg(long)]
+    gateway: Option<PathBuf>,
     /// The defect that it has.
     #[arg(long, value_parser = planted)]
     plant: Option<Planted>,
@@ -55,6 +62,7 @@ impl ProveNode {
         pairs: usize,
         entries: u64,
         release: u32,
+        gateway: &Path,
         plant: Option<Planted>,
         place: &StoreArgs,
     ) -> Outcome<Command> {
@@ -65,7 +73,7 @@ impl ProveNode {
         command.args([pairs.to_string(), entries.to_string()]);
         command.args(["--release", &release.to_string()]);
         if workload.is_mixed() {
-            command.arg("--mixed");
+            command.arg("--mixed").arg("--gateway").arg(gateway);
         }
         if let Some(planted) = plant {
             command.args(["--plant", planted.name()]);
@@ -92,19 +100,25 @@ impl ProveNode {
                 FaultWorkload::new(&self.log, PERIOD).pairs(self.pairs).release(self.release);
             let workload = if self.mixed { workload.mixed() } else { workload };
             let builder = match self.plant {
-                None => workload.scheduler(store, runtime, LEASE, WORK),
+                None => workload.scheduler(store.clone(), runtime, LEASE, WORK),
                 Some(planted) => {
-                    let store = PlantedBackend::planted(store, planted);
+                    let store = PlantedBackend::planted(store.clone(), planted);
                     workload.scheduler(store, runtime, LEASE, WORK)
                 }
             };
-            let scheduler = builder
-                // Runs that hang must not use up the worker's capacity.
-                .concurrency(1_000)
-                .grace(Duration::from_secs(2))
-                .build()?;
-            scheduler.run_until(stop).await;
-            Ok(())
+            // Runs that hang must not use up the worker's capacity.
+            let builder = builder.concurrency(1_000).grace(Duration::from_secs(2));
+            let Some(address) = &self.gateway else {
+                builder.build()?.run_until(stop).await;
+                return Ok(());
+            };
+            let gateway = remote::gateway(address)?;
+            let scheduler = gateway.handle_on(builder).build()?;
+            let served = remote::serve(address, gateway, store, scheduler.handle());
+            tokio::select! {
+                _ = scheduler.run_until(stop) => Ok(()),
+                failed = served => failed,
+            }
         })
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Verdict {
     /// Triggers and edits that the store has acknowledged.
     pub(super) triggers: usize,
     pub(super) edits: usize,
-    /// The number of findings that are no violations because the store was emptied, or its clock set.
+    /// The number of findings that have an [excuse](super::excused::Excuses).
     pub(super) excused: usize,
     /// At most once: the worker was killed in the run, which is recorded as lost.
     pub(super) cut_off: usize,
@@ -147,8 +147,10 @@ impl Verdict {
             figures.push(("changes", text));
         }
         if self.excused > 0 {
-            let text =
-                format!("{} findings, since the store was emptied or its clock set", self.excused);
+            let text = format!(
+                "{} findings, by what was done to the store or to its workers",
+                self.excused
+            );
             figures.push(("excused", text));
         }
         figures.push(("ran twice", twice.to_string()));
