@@ -125,7 +125,7 @@ impl RedisBuilder {
 
     /// Keeps a history within these [limits](HistoryLimits). A number alone is that of each job's
     /// failures, and of its other entries; 0 keeps no history. Default: [`HistoryLimits::default`]
-    /// [without successes](HistoryLimits::without_successes), which would cost a whole worker almost half of
+    /// [without successes](HistoryLimits::without_successes), which would cost a whole worker half of
     /// its throughput. Redis keeps the history in memory: an entry without an output takes about 500 bytes.
     pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
         self.history = limits.into();

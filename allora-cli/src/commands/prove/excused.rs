@@ -23,7 +23,7 @@ const AROUND: i64 = 60_000;
 /// a run takes less than that.
 const LAST_WORDS: Range<i64> = -1_500..500;
 
-/// What the books of the workers cannot have.
+/// The reasons for findings that break no promise.
 pub(super) struct Excuses {
     clock_was_set: bool,
     /// Each time at which a worker was killed, if the store keeps no history that would tell its last ends.

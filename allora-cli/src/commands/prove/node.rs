@@ -1,6 +1,9 @@
 //! A worker of `allora prove`: a process of its own.
 
-use super::{remote, worker_clock::WorkerClock};
+use super::{
+    remote::{self, WORK},
+    worker_clock::WorkerClock,
+};
 use crate::{
     clock,
     failure::{Failure, Outcome},
@@ -24,9 +27,6 @@ pub(super) const LEASE: Duration = Duration::from_secs(5);
 
 /// The time between two occurrences of a job.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
-
-/// The duration of a run: long enough that each fault meets some.
-pub(super) const WORK: Duration = Duration::from_millis(300);
 
 /// The wait before another attempt to connect.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -1,6 +1,5 @@
 //! Remote workers of `allora prove`: processes without a store, which ask the gateways for runs. Each worker is one.
 
-use super::node::WORK;
 use crate::{
     clock,
     failure::{Failure, Outcome},
@@ -27,6 +26,9 @@ use ureq::Agent;
 
 /// The name of the hidden command.
 pub(crate) const REMOTE_WORKER: &str = "prove-remote";
+
+/// The duration of a run: long enough that each fault meets some.
+pub(super) const WORK: Duration = Duration::from_millis(300);
 
 /// The file with the key that all gateways share, in the folder of their addresses.
 const KEY: &str = "key";
