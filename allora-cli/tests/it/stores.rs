@@ -303,15 +303,9 @@ mod operators_and_daemons_work {
     fn redis_quorum() {
         let variable = "ALLORA_TEST_REDIS_QUORUM_URLS";
         if let Some(urls) = super::server("redis-quorum", variable) {
-            super::lines_on(&together("redis-quorum", &urls));
-        }
-    }
-    #[cfg(feature = "redis-quorum")]
-    #[test]
-    fn redis_quorum_proves() {
-        let variable = "ALLORA_TEST_REDIS_QUORUM_URLS";
-        if let Some(urls) = super::server("redis-quorum", variable) {
-            super::proven_on(&together("redis-quorum", &urls));
+            let url = together("redis-quorum", &urls);
+            super::lines_on(&url);
+            super::proven_on(&url);
         }
     }
     #[cfg(feature = "etcd")]

@@ -224,9 +224,11 @@ return {'reset'}",
     )
 });
 
-/// Deletes the server's state. No arguments. Answer: `deleted`.
+/// Deletes the server's state, with the mark unless the user has no rights to it. No arguments. Answer: `deleted`.
 pub(crate) static DELETE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new("redis.call('DEL', KEYS[1], KEYS[1] .. ':mark') return {'deleted'}")
+    Script::new(
+        "redis.call('DEL', KEYS[1]) redis.pcall('DEL', KEYS[1] .. ':mark') return {'deleted'}",
+    )
 });
 
 /// `Acceptor::fill` of each job. Arguments: token, then job, promised and accepted of each.

@@ -31,9 +31,10 @@ use cases::Cases;
 use clap::{Args, value_parser};
 use interrupt::Interrupt;
 use std::{
-    fs,
+    env, fs,
     io::{self, Write},
     path::PathBuf,
+    process::Command,
     time::Duration,
 };
 use verdict::Verdict;
@@ -206,6 +207,15 @@ impl Prove {
             false => Err(Failure::failed("the store did not keep a promise; see above")),
         }
     }
+}
+
+/// One of the hidden commands of this program, for a process of its own.
+fn this_program(command: &str) -> Outcome<Command> {
+    let program = env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let mut process = Command::new(program);
+    process.arg(command);
+    Ok(process)
 }
 
 /// Minutes as people write them.

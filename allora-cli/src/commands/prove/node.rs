@@ -66,10 +66,8 @@ impl ProveNode {
         plant: Option<Planted>,
         place: &StoreArgs,
     ) -> Outcome<Command> {
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
-        let mut command = Command::new(program);
-        command.arg(NODE).arg(workload.path());
+        let mut command = super::this_program(NODE)?;
+        command.arg(workload.path());
         command.args([pairs.to_string(), entries.to_string()]);
         command.args(["--release", &release.to_string()]);
         if workload.is_mixed() {

@@ -1,13 +1,6 @@
 //! Remote workers of `allora prove`: processes without a store, which ask the gateways for runs. Each worker is one.
 
-use crate::{
-    clock,
-    failure::{Failure, Outcome},
-    kinds::http,
-    server::Server,
-    session,
-    store::Store,
-};
+use crate::{clock, failure::Outcome, kinds::http, server::Server, session, store::Store};
 use allora_conformance::{
     faults::{Log, Node, REMOTE_KIND, wall},
     history::What,
@@ -90,10 +83,8 @@ struct Client {
 impl ProveRemote {
     /// The command that starts it.
     pub(super) fn command(log: &Path, gateways: &Path, number: usize) -> Outcome<Command> {
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
-        let mut command = Command::new(program);
-        command.arg(REMOTE_WORKER).arg(log).arg(gateways).arg(number.to_string());
+        let mut command = super::this_program(REMOTE_WORKER)?;
+        command.arg(log).arg(gateways).arg(number.to_string());
         Ok(command)
     }
 

@@ -152,3 +152,28 @@ fn an_init_that_was_interrupted_is_completed_by_the_next_one() {
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     });
 }
+
+#[test]
+fn a_deletion_names_the_server_that_it_did_not_reach_and_is_repeated() {
+    runtime().block_on(async {
+        let Some(mut own) = (0..3).map(|_| Server::start()).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        let urls = urls(&own);
+        let node = super::join(&urls, "allora").await;
+        super::patient_init(&node).await.unwrap();
+        own[2].kill();
+        let error = node.clone().delete_keys().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let place = urls[2].trim_start_matches("redis://");
+        assert!(error.to_string().contains(place), "{error}");
+        own[2].serve();
+        let deleted = async || node.clone().delete_keys().await;
+        let end = Instant::now() + Duration::from_secs(60);
+        while let Err(error) = deleted().await {
+            assert!(Instant::now() < end, "{error}");
+        }
+        let other = super::join(&urls, "allora").await;
+        assert!(!other.is_initialised().await.unwrap());
+    });
+}
