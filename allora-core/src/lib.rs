@@ -31,6 +31,7 @@ mod serialize;
 pub mod store;
 mod store_clock;
 pub mod stored;
+mod sync;
 mod trace;
 
 pub use allora_schedule::{crontab, time};

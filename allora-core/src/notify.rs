@@ -1,11 +1,7 @@
 //! A wake-up for one task, from any task.
 
-use futures::task::AtomicWaker;
-use std::{
-    future::poll_fn,
-    sync::atomic::{AtomicBool, Ordering},
-    task::Poll,
-};
+use crate::sync::{AtomicBool, AtomicWaker};
+use std::{future::poll_fn, sync::atomic::Ordering, task::Poll};
 
 /// A notification is stored until it is received; several are received as one.
 #[derive(Debug, Default)]

@@ -62,7 +62,8 @@ cargo xtask COMMAND
                  --debug   the build of the tests, as `ci` has it
                  --short   only killed, frozen, restarted and failed over, as `ci` has it
   chaos --planted  defects are planted in the workers, and each must be found
-  chaos report   writes RELIABILITY.md from the results in the target folder
+  chaos report   writes RELIABILITY.md from the results in the target folder and from those that
+                 xtask/reliability.jsonl has kept; keeps the new ones there
   sim [--hours N] [--seed S]
                  simulated clusters in which much goes wrong, until N hours of them have passed
                  (default: 1000); a seed that fails is made small and can be replayed alone

@@ -31,16 +31,6 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-/// The results of the last searches.
-pub(crate) fn results() -> Vec<Value> {
-    let files = fs::read_dir(folder()).into_iter().flatten().flatten();
-    let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
-    let mut results: Vec<Value> =
-        texts.filter_map(|text| serde_json::from_str(&text).ok()).collect();
-    results.sort_by_key(|result| (result["model"].to_string(), result["what"].to_string()));
-    results
-}
-
 /// A section for `RELIABILITY.md`; empty without results.
 pub(crate) fn section(results: &[Value]) -> String {
     if results.is_empty() {
@@ -52,7 +42,9 @@ pub(crate) fn section(results: &[Value]) -> String {
          States that differ only by a symmetry count once. No state was unsound, and from each a state without work can be\n\
          reached.\n\n| model | bounds | states | steps | depth | |\n|---|---|---|---|---|---|\n",
     );
-    let holds = |result: &&Value| result["violation"].is_null();
+    let mut results: Vec<&Value> = results.iter().collect();
+    results.sort_by_key(|result| (result["model"].to_string(), result["what"].to_string()));
+    let holds = |result: &&&Value| result["violation"].is_null();
     let word = |value: &Value| value.as_str().unwrap_or_default().replace('|', "/");
     for result in results.iter().filter(holds) {
         let (model, what) = (word(&result["model"]), word(&result["what"]));

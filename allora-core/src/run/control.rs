@@ -1,14 +1,13 @@
 //! The scheduler's side of a run: what the code of the run has set, and what it waits for.
 
-use crate::backend::Outcome;
-use futures::task::AtomicWaker;
+use crate::{
+    backend::Outcome,
+    sync::{AtomicBool, AtomicU8, AtomicU64, AtomicWaker, Mutex, MutexGuard},
+};
 use slab::Slab;
 use std::{
     future::poll_fn,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock, PoisonError, atomic::Ordering},
     task::{Context, Poll, Waker},
     time::Duration,
 };

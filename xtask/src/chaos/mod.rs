@@ -7,6 +7,7 @@ mod emptied;
 mod faults;
 mod planted;
 mod report;
+mod results;
 mod scene;
 
 use crate::{
@@ -227,6 +228,7 @@ impl Request {
         let result = json!({
             "store": store, "seed": self.seed, "injected": injected, "verdict": verdict,
             "revision": revision(), "build": self.build(), "at_once": self.stores.len(),
+            "processors": thread::available_parallelism().map_or(1, usize::from),
         });
         let place = folder.join(format!("{store}-{}.json", self.seed));
         fs::write(&place, format!("{result:#}\n")).map_err(|cause| cannot(&place, &cause))?;

@@ -1,16 +1,15 @@
 //! RELIABILITY.md, from the results of runs.
 
-use crate::{
-    Failure, Outcome,
-    command::{root, target},
-    fuzz, model, mutants,
-};
-use serde_json::Value;
+use super::results::Results;
+use crate::{Failure, Outcome, command::root, fuzz, model, mutants};
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
-    fs, thread,
+    fs,
 };
+
+const PAGE: &str = "RELIABILITY.md";
 
 /// Nothing ran twice and nothing was lost.
 pub(super) fn is_kept(result: &Value) -> bool {
@@ -70,6 +69,36 @@ const KINDS: [(&str, &str, &str); 18] = [
     ("clock", "ahead", "clock of the server set ahead, and back"),
 ];
 
+/// What the page says of a result: the waits after each kind of fault in the place of the faults, which are many.
+pub(super) fn short(result: &Value) -> Value {
+    let mut waits: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for mark in result["verdict"]["faults"].as_array().into_iter().flatten() {
+        let what = mark["what"].as_str().unwrap_or_default();
+        let is_remote = what.contains(REMOTE);
+        let is_it = |(whose, words, _): &&(&str, &str, &str)| {
+            what.contains(whose) && what.contains(words) && is_remote == (*whose == REMOTE)
+        };
+        if let (Some((.., kind)), Some(wait)) =
+            (KINDS.iter().find(is_it), mark["longest_ms"].as_i64())
+        {
+            waits.entry(kind).or_default().push(wait);
+        }
+    }
+    let mut short = result.clone();
+    short["injected"] = json!(faults(result));
+    if let Value::Object(verdict) = &mut short["verdict"] {
+        verdict.retain(|field, _| !["faults", "cases", "version"].contains(&field.as_str()));
+    }
+    short["waits"] = json!(waits);
+    short
+}
+
+/// The waits after the faults of a kind, in milliseconds.
+fn waits(result: &Value, kind: &str) -> Vec<i64> {
+    let waits = result["waits"][kind].as_array().into_iter().flatten();
+    waits.filter_map(Value::as_i64).collect()
+}
+
 /// Each kind of fault: how often, in how many stores, and the longest waits of occurrences after it.
 fn each_kind(results: &[Value]) -> String {
     let mut table = String::from(
@@ -78,23 +107,11 @@ fn each_kind(results: &[Value]) -> String {
          second before the fault until twelve seconds after it; other faults came meanwhile, so it may be another one's.\n\n\
          | fault | injected | stores | longest wait after it, median | worst |\n|---|---|---|---|---|\n",
     );
-    for (whose, words, kind) in KINDS {
-        let (mut waits, mut stores) = (Vec::new(), BTreeSet::new());
-        for result in results {
-            let marks = result["verdict"]["faults"].as_array().into_iter().flatten();
-            let is_it = |mark: &&Value| {
-                mark["what"].as_str().is_some_and(|what| {
-                    let is_remote = what.contains(REMOTE);
-                    what.contains(whose) && what.contains(words) && is_remote == (whose == REMOTE)
-                })
-            };
-            let of: Vec<i64> =
-                marks.filter(is_it).filter_map(|mark| mark["longest_ms"].as_i64()).collect();
-            if !of.is_empty() {
-                stores.insert(result["store"].to_string());
-            }
-            waits.extend(of);
-        }
+    for (.., kind) in KINDS {
+        let with: Vec<&Value> =
+            results.iter().filter(|result| !waits(result, kind).is_empty()).collect();
+        let stores: BTreeSet<String> = with.iter().map(|one| one["store"].to_string()).collect();
+        let mut waits: Vec<i64> = with.iter().flat_map(|result| waits(result, kind)).collect();
         waits.sort_unstable();
         if let (Some(median), Some(worst)) = (waits.get(waits.len() / 2), waits.last()) {
             let (median, worst) = (*median as f64 / 1e3, *worst as f64 / 1e3);
@@ -106,36 +123,23 @@ fn each_kind(results: &[Value]) -> String {
     table
 }
 
-/// Writes the page from all results in the target folder.
+/// Writes the page from all results, those of the target folder included, which are kept from then on.
 pub(super) fn write() -> Outcome {
-    let mut results = results_of("chaos")?;
-    if results.is_empty() {
+    let results = Results::with_new()?;
+    if results.of("chaos").is_empty() {
         let what = "there is no result; run `cargo xtask chaos --store each --minutes 5` first";
         return Err(Failure::Check(what.into()));
     }
-    results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
-    let page = root().join("RELIABILITY.md");
-    let written = text(&results)
-        + &simulated(&results_of("sim")?)
-        + &model::section(&model::results())
-        + &fuzz::section(&results_of("fuzz")?)
-        + &mutants::section(&results_of("mutants")?);
-    fs::write(&page, written).map_err(|cause| super::cannot(&page, &cause))
+    let page = root().join(PAGE);
+    fs::write(&page, whole(&results)).map_err(|cause| super::cannot(&page, &cause))
 }
 
-/// The results in a folder of the target folder.
-fn results_of(chore: &str) -> Outcome<Vec<Value>> {
-    let mut results: Vec<Value> = Vec::new();
-    for entry in fs::read_dir(target().join(chore)).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|end| end == "json") {
-            let text = fs::read_to_string(&path).map_err(|cause| super::cannot(&path, &cause))?;
-            let result = serde_json::from_str(&text)
-                .map_err(|cause| Failure::Check(format!("{}: {cause}", path.display())))?;
-            results.push(result);
-        }
-    }
-    Ok(results)
+fn whole(results: &Results) -> String {
+    text(&results.of("chaos"))
+        + &simulated(&results.of("sim"))
+        + &model::section(&results.of("model"))
+        + &fuzz::section(&results.of("fuzz"))
+        + &mutants::section(&results.of("mutants"))
 }
 
 /// The worlds of the campaign, if any were played.
@@ -179,7 +183,7 @@ fn text(results: &[Value]) -> String {
          history, the last ends of killed workers may be among them.\n\n\
          | store | runs | occurrences | twice | lost | explained | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
-        thread::available_parallelism().map_or(1, usize::from),
+        results.iter().filter_map(|result| result["processors"].as_u64()).max().unwrap_or(1),
         all("due"),
         all("twice"),
         all("lost"),
@@ -194,22 +198,18 @@ fn text(results: &[Value]) -> String {
         let late = |name: &str| {
             results.iter().filter_map(|result| result["verdict"]["late_ms"][name].as_i64()).max()
         };
-        let mut servers: BTreeMap<String, usize> = BTreeMap::new();
-        for (what, times) in results.iter().flat_map(|result| faults(result)) {
-            *servers.entry(what).or_default() += times;
+        let mut servers: BTreeMap<&str, u64> = BTreeMap::new();
+        for (what, times) in results.iter().filter_map(|one| one["injected"].as_object()).flatten() {
+            *servers.entry(what).or_default() += times.as_u64().unwrap_or(0);
         }
-        let of_servers: usize = servers.values().sum();
         let told: Vec<String> =
             servers.iter().map(|(what, times)| format!("{what} {times}")).collect();
-        let marks: usize = results
-            .iter()
-            .filter_map(|result| result["verdict"]["faults"].as_array())
-            .flatten()
-            .filter(|mark| mark["what"].as_str().is_some_and(|what| what.contains("worker")))
-            .count();
+        let of_workers = KINDS.iter().filter(|(whose, ..)| whose.contains("worker"));
+        let of_workers: usize =
+            of_workers.flat_map(|(.., kind)| results.iter().map(|r| waits(r, kind).len())).sum();
         let _ = writeln!(
             page,
-            "| {store} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {marks} | {} |",
+            "| {store} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {of_workers} | {} |",
             results.len(),
             sum("due"),
             sum("twice"),
@@ -219,7 +219,7 @@ fn text(results: &[Value]) -> String {
             sum("taken_over"),
             late("p99").unwrap_or(0),
             late("max").unwrap_or(0),
-            if of_servers == 0 { "none, it is a file".to_owned() } else { told.join(", ") },
+            if told.is_empty() { "none, it is a file".to_owned() } else { told.join(", ") },
         );
     }
     page += "\n*Cut off* is a run at most once whose worker died: it is recorded as lost in the history, and not run\n\
@@ -253,6 +253,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// It is not written by hand.
+    #[test]
+    fn the_page_is_that_of_the_kept_results() {
+        let page = fs::read_to_string(root().join(PAGE)).unwrap();
+        assert!(page == whole(&Results::kept().unwrap()), "run `cargo xtask chaos report`");
+    }
+
     #[test]
     fn the_page_adds_up_the_runs_of_a_store() {
         let result = |seed: u64, twice: u64| {
@@ -266,7 +273,7 @@ mod tests {
                 ],
             }})
         };
-        let page = text(&[result(7, 0), result(9, 1)]);
+        let page = text(&[short(&result(7, 0)), short(&result(9, 1))]);
         assert!(page.contains("200 occurrences due, 1 run twice, 0 lost."), "{page}");
         assert!(
             page.contains(
