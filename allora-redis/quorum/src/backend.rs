@@ -136,19 +136,20 @@ fn apply_by(
     };
     let context = OpContext { min_fence: slot.min_fence, ..OpContext::new(node, now) };
     let longer = longer(operation, clock.spread);
-    let operation = longer.as_ref().unwrap_or(operation);
+    let applied = longer.as_ref().unwrap_or(operation);
     let Slot { record, unreadable, .. } = slot;
     let mut reply = match unreadable {
         Some(reason) if record.is_none() => {
-            apply_unreadable(reason, operation, context, record, history)
+            apply_unreadable(reason, applied, context, record, history)
         }
-        _ => apply(record, operation, context, history),
+        _ => apply(record, applied, context, history),
     };
-    if let Ok(Reply::Claimed(claimed)) = &mut reply
-        && let Ok(spread) = chrono::TimeDelta::from_std(clock.spread)
-    {
-        // The node counts from the lower clock.
-        claimed.until -= spread;
+    if let (Ok(Reply::Claimed(claimed)), Action::Claim(claim)) = (&mut reply, &operation.action) {
+        // The node counts from the lower clock, by which the lease began.
+        let mut leases = record.iter().flat_map(|record| &record.leases);
+        if let Some(lease) = leases.find(|lease| lease.fence == claimed.fence) {
+            claimed.until = saturating_add(lease.started_at, claim.lease.duration);
+        }
     }
     reply
 }
@@ -189,4 +190,34 @@ fn groups<'a>(operations: &[Operation<'a>], replies: &[Option<Result<Reply>>]) -
 /// The error of a setting.
 pub(super) fn invalid_setting(what: String) -> Error {
     Error::new(ErrorKind::Invalid, what).op("connect")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allora_core::{
+        backend::{Claim, NextRun},
+        time::from_millis,
+    };
+
+    /// Whatever the clocks said to one and to the other, which may have reached other servers.
+    #[test]
+    fn a_claim_and_its_repetition_last_from_the_lower_clock_of_the_first() {
+        let (due, lease) = (from_millis(1_250).unwrap(), Duration::from_secs(5));
+        let mut slot = Slot { record: None, unreadable: None, min_fence: 0 };
+        let mut apply = |operation: &Operation<'_>, micros, spread| {
+            let now = saturating_add(due, Duration::from_micros(micros));
+            let clock = Clock { now, spread: Duration::from_micros(spread) };
+            apply_by(clock, operation, &mut slot, "n", &mut HistoryBuffer::lapsed()).unwrap()
+        };
+        let first = Some(NextRun::from(due));
+        let register = Action::Register { definition: "every 1s", version: 0, first };
+        let seen = apply(&Operation::new("job", register), 0, 0).state().unwrap();
+        let claim = Claim::at_least_once(1, seen.fence, due.into(), lease);
+        let claim = Operation::claim("job", claim);
+        for (micros, spread) in [(479, 500), (479, 500), (90_000, 2_000), (91_000, 0)] {
+            let claimed = apply(&claim, micros, spread).claimed().unwrap();
+            assert_eq!(claimed.until - lease, due, "{micros}, {spread}");
+        }
+    }
 }
