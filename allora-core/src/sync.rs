@@ -1,4 +1,4 @@
-//! What threads share in `notify` and in the control of a run. The searches of `loom` put their own in its place.
+//! The primitives of `notify` and of the control of a run. The searches of `loom` put their own in the place of these.
 
 pub(crate) use futures::task::AtomicWaker;
 pub(crate) use std::sync::{

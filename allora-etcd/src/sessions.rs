@@ -217,13 +217,7 @@ impl Sessions {
             .client
             .call(op, move |client| async move { client.lease_client().grant(ttl, None).await });
         let lease = granted.await?.id();
-        let clock = self.local_clock();
-        let bound = Some(PutOptions::new().with_lease(lease));
-        let txn = Txn::new().and_then([
-            TxnOp::put(self.keys.session(node), clock, bound),
-            TxnOp::put(self.keys.node(node), "", None),
-        ]);
-        self.client.txn(op, txn).await?;
+        self.client.txn(op, self.bound(node, lease)).await?;
         let mut state = session.state();
         state.lease = Some(lease);
         state.timeline = timeline;
@@ -232,19 +226,26 @@ impl Sessions {
         Ok(())
     }
 
+    /// Writes the session's key, bound to its etcd lease, and the node among those that may leave runs: each time,
+    /// because the store may have been emptied.
+    fn bound(&self, node: &str, lease: i64) -> Txn {
+        let bound = Some(PutOptions::new().with_lease(lease));
+        Txn::new().and_then([
+            TxnOp::put(self.keys.session(node), self.local_clock(), bound),
+            TxnOp::put(self.keys.node(node), "", None),
+        ])
+    }
+
     /// Renews a session; `false` if its etcd lease has ended.
     async fn renew(&self, op: &'static str, session: &Session, node: &str) -> Result<bool> {
         let Some(lease) = session.state().lease else { return Ok(false) };
         let started = monotonic_now();
-        let (key, clock) = (self.keys.session(node), self.local_clock());
+        let bound = self.bound(node, lease);
         let renewed = self.client.call(op, move |client| {
-            let (key, clock) = (key.clone(), clock.clone());
+            let bound = bound.clone();
             async move {
                 let renewed = match client.lease_client().keep_alive(lease).await {
-                    Ok(_) => {
-                        let bound = Some(PutOptions::new().with_lease(lease));
-                        client.kv_client().put(key, clock, bound).await.map(drop)
-                    }
+                    Ok(_) => client.kv_client().txn(bound).await.map(drop),
                     Err(ended) => Err(ended),
                 };
                 match renewed {

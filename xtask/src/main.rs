@@ -69,7 +69,7 @@ cargo xtask COMMAND
                  (default: 1000); a seed that fails is made small and can be replayed alone
                  --seed   the first; worlds from 4294967296 on have a crowd of jobs (default: 0)
   model          every state of the models of a record, of runs after other jobs, and of the
-                 quorum; minutes
+                 quorum, and every order of what threads share; minutes to an hour
   release        the command, optimised, with the list of its packages for `cargo audit bin`
   mutants [OPTION..]
                  the code that decides what runs, changed in one place at a time: a unit test must

@@ -11,6 +11,9 @@ use std::{fmt::Write, fs, path::PathBuf};
 const MODELS: [(&str, &str); 2] =
     [("allora-core", "planner::model"), ("allora-redis-quorum", "model")];
 
+/// The searches of what threads share, a workspace of its own.
+const THREADS: &str = "allora-core/loom/Cargo.toml";
+
 /// The folder of the results.
 fn folder() -> PathBuf {
     target().join("model")
@@ -28,7 +31,9 @@ pub(crate) fn run() -> Outcome {
         search.args(["--", module, "--nocapture"]).env("ALLORA_MODEL", folder());
         run_step(&format!("the models of {package}"), search)?;
     }
-    Ok(())
+    let mut search = cargo(&["run", "--release", "--locked", "--manifest-path", THREADS]);
+    search.env("ALLORA_MODEL", folder());
+    run_step("the threads of allora-core", search)
 }
 
 /// A section for `RELIABILITY.md`; empty without results.
@@ -40,16 +45,20 @@ pub(crate) fn section(results: &[Value]) -> String {
         "\n# Models\n\n\
          *Searched by `cargo xtask model`: every order of events within the bounds, with the functions of the product.*\n\
          States that differ only by a symmetry count once. No state was unsound, and from each a state without work can be\n\
-         reached.\n\n| model | bounds | states | steps | depth | |\n|---|---|---|---|---|---|\n",
+         reached. Of threads, the orders in which they meet are counted, by `loom`; a waiter that nobody wakes is unsound.\n\n| model | bounds | states | steps | depth | |\n|---|---|---|---|---|---|\n",
     );
     let mut results: Vec<&Value> = results.iter().collect();
     results.sort_by_key(|result| (result["model"].to_string(), result["what"].to_string()));
     let holds = |result: &&&Value| result["violation"].is_null();
     let word = |value: &Value| value.as_str().unwrap_or_default().replace('|', "/");
+    let number = |value: &Value| match value.as_u64().unwrap_or(0) {
+        0 => String::new(),
+        number => number.to_string(),
+    };
     for result in results.iter().filter(holds) {
         let (model, what) = (word(&result["model"]), word(&result["what"]));
         let all = if result["whole"] == true { "all" } else { "cut off" };
-        let (states, steps, depth) = (&result["states"], &result["steps"], &result["depth"]);
+        let [states, steps, depth] = ["states", "steps", "depth"].map(|name| number(&result[name]));
         let _ = writeln!(text, "| {model} | {what} | {states} | {steps} | {depth} | {all} |");
     }
     text += "\nA model that cannot fail proves nothing. Without any one of these rules the search finds a violation; the\n\
@@ -57,7 +66,7 @@ pub(crate) fn section(results: &[Value]) -> String {
              | model | the defect | states until then | length | violated |\n|---|---|---|---|---|\n";
     for result in results.iter().filter(|result| !holds(result)) {
         let (model, what) = (word(&result["model"]), word(&result["what"]));
-        let (states, length) = (&result["states"], &result["length"]);
+        let (states, length) = (number(&result["states"]), number(&result["length"]));
         let violated = word(&result["violation"]);
         let _ = writeln!(text, "| {model} | {what} | {states} | {length} | {violated} |");
     }

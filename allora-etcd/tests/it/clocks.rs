@@ -257,6 +257,25 @@ async fn runs_of_a_dead_node_are_found_by_any_clock(place: &Place) {
     assert_eq!(node.count(), 0);
 }
 
+/// What names the nodes that may leave runs was in the store, too.
+async fn an_emptied_store_hides_no_run_of_a_node_that_dies_later(place: &Place) {
+    let (gone, other) = (place.join("gone", 0).await, place.join("other", 0).await);
+    let new = || NewSchedule::new("mail", "every 1m", Some(at(60).into()));
+    gone.apply(0, "job", Action::Create(new())).await.unwrap();
+    gone.lease_for_a_second(60, 1).await;
+    place.clear().await;
+    let mut kv = place.client().await.kv_client();
+    let session = || format!("{}/session/gone", place.prefix);
+    while kv.get(session(), None).await.unwrap().count() == 0 {
+        gone.found(0).await;
+        pause(100).await;
+    }
+    gone.apply(0, "job", Action::Create(new())).await.unwrap();
+    gone.lease_for_a_second(60, 2).await;
+    place.end_session(&gone).await;
+    assert_eq!(other.found(61).await.len(), 1);
+}
+
 async fn a_dropped_stores_runs_are_free_when_its_lease_ends(place: &Place) {
     let (gone, other) = (place.join("gone", 10).await, place.join("other", -10).await);
     gone.register(60).await;
@@ -423,6 +442,7 @@ on_each! {
     fences_grow_whatever_the_clocks_say
     runs_of_a_dead_node_are_found_by_any_clock
     a_dropped_stores_runs_are_free_when_its_lease_ends
+    an_emptied_store_hides_no_run_of_a_node_that_dies_later
     a_node_that_sends_nothing_loses_its_session
     a_node_that_only_queries_keeps_its_session
     three_nodes_of_three_clocks_run_each_occurrence_once

@@ -5,6 +5,7 @@
 
 mod emptied;
 mod faults;
+mod kinds;
 mod planted;
 mod report;
 mod results;

@@ -1,7 +1,7 @@
 //! The results that `RELIABILITY.md` is written from: those of earlier machines, kept in a file beside it, and those
 //! of the target folder.
 
-use super::{cannot, report, revision};
+use super::{cannot, kinds::short, revision};
 use crate::{
     Failure, Outcome,
     command::{root, target},
@@ -77,9 +77,10 @@ fn new(chore: &str) -> Outcome<BTreeMap<String, Value>> {
         paths.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).map_err(|cause| cannot(&path, &cause))?;
-        let mut result: Value = serde_json::from_str(&text).map_err(|cause| wrong(&path, &cause))?;
+        let mut result: Value =
+            serde_json::from_str(&text).map_err(|cause| wrong(&path, &cause))?;
         if chore == "chaos" {
-            result = report::short(&result);
+            result = short(&result);
         }
         if let Value::Object(fields) = &mut result {
             fields.entry("revision").or_insert_with(|| revision().into());
