@@ -257,7 +257,8 @@ impl Hooks for Faulty {
             let is_apart = |one: &&Operation<'_>| match one.action {
                 Action::ClaimKey(_) | Action::ReleaseKey { .. } => true,
                 Action::Advance(advance) => advance.holder.is_some(),
-                Action::Extend { .. } | Action::Release { .. } => true,
+                // Before a release, its record may be read.
+                Action::Extend { .. } | Action::Release { .. } | Action::Read => true,
                 _ => false,
             };
             let others: Vec<_> = batch.operations.iter().filter(|one| !is_apart(one)).collect();
