@@ -7,7 +7,7 @@
 use crate::{
     Failure, Outcome, chaos,
     command::{cargo, root, run as run_step, step, target},
-    deny, disk, package, publish, test, tidy, versions,
+    deny, disk, model, package, publish, test, tidy, versions,
 };
 use std::process::Command;
 
@@ -23,7 +23,9 @@ pub(crate) fn run() -> Outcome {
         }
     };
     note(run_step("fmt", cargo(&["fmt", "--all", "--check"])));
-    note(run_step("fmt of the examples of other drivers", drivers(&["fmt", "--check"])));
+    for (what, folder) in APART {
+        note(run_step(&format!("fmt of {what}"), apart(folder, &["fmt", "--check"])));
+    }
     note(tidy::run());
     clippy(&mut note);
     note(docs());
@@ -33,6 +35,7 @@ pub(crate) fn run() -> Outcome {
     ));
     note(deny::run(&[]));
     note(publish::run(false));
+    note(model::threads());
     let report = test::run(&test::Request::everything());
     failures.extend(report.failure());
     // The tests have installed the servers and built the command.
@@ -79,13 +82,21 @@ fn clippy(note: &mut impl FnMut(Outcome)) {
         }
     }
     let args = ["clippy", "--locked", "--all-targets", "--no-deps", "--", "-D", "warnings"];
-    note(run_step("clippy of the examples of other drivers", drivers(&args)));
+    for (what, folder) in APART {
+        note(run_step(&format!("clippy of {what}"), apart(folder, &args)));
+    }
 }
 
-/// A command in the workspace of the examples with other drivers.
-fn drivers(args: &[&str]) -> Command {
+/// Workspaces of their own, whose dependencies the lock file of the project does not name.
+const APART: [(&str, &str); 2] = [
+    ("the examples of other drivers", "examples/drivers"),
+    ("the searches of threads", "allora-core/loom"),
+];
+
+/// A command in a workspace of its own.
+fn apart(folder: &str, args: &[&str]) -> Command {
     let mut command = cargo(args);
-    command.current_dir(root().join("examples/drivers")).env("CARGO_TARGET_DIR", target());
+    command.current_dir(root().join(folder)).env("CARGO_TARGET_DIR", target());
     command
 }
 

@@ -31,8 +31,16 @@ pub(crate) fn run() -> Outcome {
         search.args(["--", module, "--nocapture"]).env("ALLORA_MODEL", folder());
         run_step(&format!("the models of {package}"), search)?;
     }
+    threads()
+}
+
+/// Searches every order of what threads share: soon done, so the checks of a change do it, too.
+pub(crate) fn threads() -> Outcome {
     let mut search = cargo(&["run", "--release", "--locked", "--manifest-path", THREADS]);
-    search.env("ALLORA_MODEL", folder());
+    search.env("CARGO_TARGET_DIR", target());
+    if folder().exists() {
+        search.env("ALLORA_MODEL", folder());
+    }
     run_step("the threads of allora-core", search)
 }
 
