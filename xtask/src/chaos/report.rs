@@ -1,5 +1,6 @@
 //! RELIABILITY.md, from the results of runs.
 
+use super::peers;
 use crate::{
     Failure, Outcome,
     command::{root, target},
@@ -116,6 +117,7 @@ pub(super) fn write() -> Outcome {
     results.sort_by_key(|result| (result["store"].to_string(), result["seed"].as_u64()));
     let page = root().join("RELIABILITY.md");
     let written = text(&results)
+        + &peers::section(&results_of(peers::FOLDER)?)
         + &simulated(&results_of("sim")?)
         + &model::section(&model::results())
         + &fuzz::section(&results_of("fuzz")?)
