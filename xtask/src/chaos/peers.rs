@@ -1,6 +1,6 @@
 //! `cargo xtask chaos --peer`: other schedulers under the same faults, for contrast. Nothing that they do fails it.
 
-use super::{Request, cannot, end, revision, scene::Scene, with};
+use super::{Request, cannot, emptied::number, end, revision, scene::Scene, with};
 use crate::{
     Failure, Outcome, bench,
     command::{run as run_step, step, target},
@@ -8,16 +8,19 @@ use crate::{
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fmt::Write, fs, path::Path, process::Command};
 
-/// The peers, each with its promise and its settings.
-const PEERS: [(&str, &str); 2] = [
+/// The peers, each with a query for the number of runs that its store has not seen finish, its promise and its
+/// settings.
+const PEERS: [(&str, &str, &str); 2] = [
     (
         "durare",
+        "SELECT count(*) FROM dbos.workflow_status WHERE status <> 'SUCCESS'",
         "0.5 promises that a cron tick happens once across any number of executors, and that a step whose result is\n  \
          recorded is not run again. One schedule `* * * * * *` for each job, with backfill of missed ticks; each\n  \
          worker has a name that outlives it, and takes up its own runs when it starts again.",
     ),
     (
         "graphile_worker",
+        "SELECT count(*) FROM graphile_worker._private_jobs",
         "0.14 promises no number of runs, and recovers the jobs of workers without a heartbeat if it is told to: here\n  \
          after 5 s, the lease of allora's trials, and without a delay. Its schedules have whole minutes, so all\n  \
          occurrences are in its queue before the trial, each with its time; polled every 250 ms. A worker ends itself\n  \
@@ -33,16 +36,16 @@ const OF_SERVER: usize = 3;
 
 /// `cargo xtask chaos --peer PEER [OPTION..]`.
 pub(super) fn run(peer: &str, options: &[String]) -> Outcome {
-    if !PEERS.iter().any(|(known, _)| *known == peer) {
-        let known = PEERS.map(|(known, _)| known).join(", ");
+    let Some((_, unfinished, _)) = PEERS.iter().find(|(known, ..)| *known == peer) else {
+        let known = PEERS.map(|(known, ..)| known).join(", ");
         return Err(Failure::Usage(format!("--peer knows {known}, and not `{peer}`")));
-    }
+    };
     let mut words = ["--store", "postgres", "--short"].map(String::from).to_vec();
     words.extend_from_slice(options);
     let request = Request::parse(&words)?;
     let folder = target().join(FOLDER);
     fs::create_dir_all(&folder).map_err(|cause| cannot(&folder, &cause))?;
-    let result = request.try_peer(peer, &folder)?;
+    let result = request.try_peer(peer, unfinished, &folder)?;
     let place = folder.join(format!("{peer}-{}.json", request.seed));
     fs::write(&place, format!("{result:#}\n")).map_err(|cause| cannot(&place, &cause))?;
     println!("{result:#}");
@@ -51,7 +54,7 @@ pub(super) fn run(peer: &str, options: &[String]) -> Outcome {
 
 impl Request {
     /// The figures of a trial in which all faults have happened.
-    fn try_peer(&self, peer: &str, folder: &Path) -> Outcome<Value> {
+    fn try_peer(&self, peer: &str, unfinished: &str, folder: &Path) -> Outcome<Value> {
         let program = super::program(self.is_optimised)?;
         let peers = bench::peers()?;
         let peers = peers.display().to_string();
@@ -72,6 +75,9 @@ impl Request {
             let what = "not all faults of the server happened; give it more --minutes";
             return Err(Failure::Check(what.into()));
         }
+        let unfinished = scene.arena.as_ref().and_then(|arena| number(arena.port(0), unfinished));
+        let unfinished =
+            unfinished.ok_or_else(|| Failure::Check(format!("{peer} has no store")))?;
         let number = |name: &str| verdict[name].as_u64().unwrap_or(0);
         let found = |kind: &str| {
             let all = verdict["violations"].as_array().into_iter().flatten();
@@ -86,7 +92,7 @@ impl Request {
             "seconds": verdict["seconds"], "injected": injected, "worker_faults": of_workers.count(),
             "due": number("due"), "again": number("again"),
             "twice": found("Duplicate"), "finished_twice": found("FinishedTwice"),
-            "never_begun": number("due") - number("run"), "never_ended": found("Unsettled"),
+            "never_begun": number("due") - number("run"), "unfinished": unfinished,
             "late_ms": verdict["late_ms"], "ended_by_themselves": number("ended_by_themselves"),
         }))
     }
@@ -103,14 +109,14 @@ pub(super) fn section(results: &[Value]) -> String {
          allora has with `--short`: workers killed, frozen, stopped and replaced, their connections cut, silent and slow, and\n\
          the server killed, frozen and restarted. Jobs are due every second, and run for 300 ms at least once; a worker that\n\
          ends is started again. An end is recorded when the peer has told the worker so. A run whose earlier one has no such\n\
-         end was *cut off and run again*; with such an end, it *ran twice*. Three minutes after the trial, with all workers\n\
-         alive, what has not run is called never run.\n\n\
+         end was *cut off and run again*; with such an end, it *ran twice*. Three minutes later,\n\
+         with all workers alive, what has not begun is counted as never begun, and what its store still has as left there.\n\n\
          | peer | minutes | due | cut off and run again | run twice | both ends recorded | never begun | \
-         begun, never finished | late, 99 % | latest | workers ended by themselves | workers' faults | server's faults |\n\
+         left in its store | late, 99 % | latest | workers ended by themselves | workers' faults | server's faults |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut promises = String::from("\n");
-    for (peer, said) in PEERS {
+    for (peer, _, said) in PEERS {
         let own: Vec<&Value> = results.iter().filter(|result| result["peer"] == peer).collect();
         if own.is_empty() {
             continue;
@@ -127,7 +133,7 @@ pub(super) fn section(results: &[Value]) -> String {
             sum("twice"),
             sum("finished_twice"),
             sum("never_begun"),
-            sum("never_ended"),
+            sum("unfinished"),
             late("p99").unwrap_or(0),
             late("max").unwrap_or(0),
             sum("ended_by_themselves"),

@@ -24,7 +24,7 @@ use allora_conformance::{
         FaultWorkload, MIXED_RATE, Node, Planted, Proxy, REMOTE, TRIGGERED, claims, is_left_out,
         wall,
     },
-    history::{Event, Summary, Violation, What, trigger_of},
+    history::{Claims, Event, Summary, Violation, What, trigger_of},
 };
 use allora_core::{
     backend::{HistoryCursor, HistoryEntry, HistoryQuery},
@@ -275,7 +275,11 @@ impl<'a> Campaign<'a> {
         let said = client.map_or_else(Said::default, Background::end);
         self.stop().await?;
         let (entries, violations, excused) = self.settle(&said, kept.end()).await?;
-        let log = self.workload.log();
+        let mut log = self.workload.log();
+        if !self.program.is_empty() {
+            // Others go on with new occurrences while the books are settled.
+            log.retain(|event| scheduled(event).is_none_or(|at| at < to));
+        }
         // Where no history has it, the worker that recorded it says so.
         let is_lost = |event: &&Event| matches!(event.what, What::Lost { .. });
         let is_of_remote =
@@ -633,6 +637,16 @@ fn last_claimed(log: &[Event]) -> BTreeMap<String, i64> {
         *occurrence = claims.occurrence.max(*occurrence);
     }
     last
+}
+
+/// The occurrence of a claim or run.
+fn scheduled(event: &Event) -> Option<i64> {
+    match event.what {
+        What::Claim(Claims { occurrence, .. })
+        | What::Start { occurrence, .. }
+        | What::End { occurrence, .. } => Some(occurrence),
+        _ => None,
+    }
 }
 
 /// The occurrences with this outcome, those of ranges included.
