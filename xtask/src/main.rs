@@ -61,6 +61,9 @@ cargo xtask COMMAND
                  --rate    occurrences each second (default: 50)
                  --debug   the build of the tests, as `ci` has it
                  --short   only killed, frozen, restarted and failed over, as `ci` has it
+  chaos --peer NAME [--minutes N] [--rate N] [--seed S] [--debug]
+                 another scheduler under the faults of --short, on PostgreSQL, for contrast: durare or
+                 graphile_worker
   chaos --planted  defects are planted in the workers, and each must be found
   chaos report   writes RELIABILITY.md from the results in the target folder and from those that
                  xtask/reliability.jsonl has kept; keeps the new ones there

@@ -4,12 +4,14 @@
 //! - `graphile_worker WORKERS COUNT`, `fang WORKERS COUNT`: these queues on PostgreSQL.
 //! - `durare SCHEDULES SECONDS KILLED`: schedules that are due every second, on three processes of this
 //!   program over PostgreSQL; one is killed if `KILLED` is 1.
+//! - `chaos ..`: for `cargo xtask chaos --peer`, see there.
 //!
 //! A queue is filled and worked off: what is compared is work that waits in the store and is claimed,
 //! run and acknowledged. The time begins with the first run, because workers wait for their poll
 //! interval before. The output is one line of JSON: runs per second that were started, and that were
 //! acknowledged in the store, and the number of runs of tasks that had been started before.
 
+mod chaos;
 mod database;
 mod durare;
 mod fang;
@@ -40,8 +42,11 @@ fn main() {
         word.parse().unwrap_or_else(|_| panic!("`{word}` is not a number"))
     };
     let Some((peer, numbers)) = args.split_first() else { panic!("which peer?") };
-    let numbers: Vec<u64> = numbers.iter().map(number).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    if peer == "chaos" {
+        return runtime.block_on(chaos::run(numbers));
+    }
+    let numbers: Vec<u64> = numbers.iter().map(number).collect();
     let figures = runtime.block_on(measure(peer, &numbers));
     let figures: Vec<String> =
         figures.iter().map(|(name, value)| format!(r#""{name}":{value}"#)).collect();

@@ -8,6 +8,8 @@ mod ratio;
 mod report;
 mod request;
 
+pub(crate) use report::peers;
+
 use crate::{
     Failure, Outcome,
     command::{cargo, run as run_step},

@@ -80,13 +80,17 @@ pub(super) fn time(store: &str, arena: &Arena) -> Option<i64> {
         "mysql" => mysql(arena.port(0), "SELECT floor(unix_timestamp(now(6)))"),
         _ => {
             let port = arena.port(usize::from(store == "pgbouncer"));
-            let mut psql = Command::new("psql");
-            psql.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "allora", "postgres"]);
-            psql.args(["-Atc", "SELECT floor(extract(epoch FROM clock_timestamp()))"]);
-            output(psql.env("PGPASSWORD", "allora"))
+            return number(port, "SELECT floor(extract(epoch FROM clock_timestamp()))");
         }
     };
     said.trim().parse().ok()
+}
+
+/// The number that a PostgreSQL server returns for a query.
+pub(super) fn number(port: u16, query: &str) -> Option<i64> {
+    let mut psql = Command::new("psql");
+    psql.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "allora", "postgres"]);
+    output(psql.args(["-Atc", query]).env("PGPASSWORD", "allora")).trim().parse().ok()
 }
 
 /// The answer of a Redis server.

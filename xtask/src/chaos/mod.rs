@@ -6,6 +6,7 @@
 mod emptied;
 mod faults;
 mod kinds;
+mod peers;
 mod planted;
 mod report;
 mod results;
@@ -75,13 +76,18 @@ struct Request {
     is_short: bool,
 }
 
-/// `cargo xtask chaos --store STORE [..]`, `chaos --planted`, or `chaos report`.
+/// `cargo xtask chaos --store STORE [..]`, `chaos --peer PEER [..]`, `chaos --planted`, or `chaos report`.
 pub(crate) fn run(args: &[String]) -> Outcome {
     if args == ["report"] {
         return report::write();
     }
     if args == ["--planted"] {
         return find_planted();
+    }
+    if let [word, peer, options @ ..] = args
+        && word == "--peer"
+    {
+        return peers::run(peer, options);
     }
     Request::parse(args)?.run()
 }
@@ -222,7 +228,8 @@ impl Request {
         fs::create_dir_all(&folder).map_err(|cause| cannot(&folder, &cause))?;
         let mut scene = Scene::start(store, &folder, self.is_short)?;
         let log = folder.join(format!("{store}.log"));
-        let mut prove = self.prove(program, &scene, &folder.join(format!("{store}.html")), &log)?;
+        let mut prove =
+            self.prove(program, &scene, &folder.join(format!("{store}.html")), &log, &[])?;
         let injected = self.inject(&mut scene, &mut prove);
         let verdict = end(prove, injected.is_err()).map_err(|failure| with(failure, &log))?;
         let injected = injected.map_err(|failure| with(failure, &log))?;
@@ -240,12 +247,20 @@ impl Request {
         }
     }
 
-    fn prove(&self, program: &Path, scene: &Scene, page: &Path, log: &Path) -> Outcome<Child> {
+    /// Starts it, with these words more.
+    fn prove(
+        &self,
+        program: &Path,
+        scene: &Scene,
+        page: &Path,
+        log: &Path,
+        words: &[&str],
+    ) -> Outcome<Child> {
         let log = File::create(log).map_err(|cause| cannot(log, &cause))?;
         let mut prove = Command::new(program);
         prove.args(["prove", "--yes", "--json", "--without-cases"]).current_dir(root());
         prove.args(["--minutes", &self.minutes.to_string(), "--rate", &self.rate.to_string()]);
-        prove.args(["--seed", &self.seed.to_string(), "--report"]).arg(page);
+        prove.args(["--seed", &self.seed.to_string(), "--report"]).arg(page).args(words);
         // The clock of SQLite and of etcd is the worker's.
         if !self.is_short && !scene.store.starts_with("etcd") && scene.arena.is_some() {
             prove.arg("--clock-library").arg(services::faketime()?);

@@ -2,6 +2,7 @@
 
 use super::{
     kinds::{KINDS, injected, waits},
+    peers,
     results::Results,
 };
 use crate::{Failure, Outcome, command::root, fuzz, model, mutants};
@@ -75,6 +76,7 @@ pub(super) fn write() -> Outcome {
 
 fn whole(results: &Results) -> String {
     text(&results.of("chaos"))
+        + &peers::section(&results.of(peers::FOLDER))
         + &simulated(&results.of("sim"))
         + &model::section(&results.of("model"))
         + &fuzz::section(&results.of("fuzz"))

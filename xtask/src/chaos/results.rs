@@ -18,8 +18,14 @@ const FILE: &str = "xtask/reliability.jsonl";
 
 /// The chores with results in a folder of the target folder, and whether new results are added to the old ones. The
 /// others are about the present code, so that new results take the place of all old ones.
-const CHORES: [(&str, bool); 5] =
-    [("chaos", true), ("sim", true), ("model", false), ("fuzz", false), ("mutants", false)];
+const CHORES: [(&str, bool); 6] = [
+    ("chaos", true),
+    ("chaos-peers", true),
+    ("sim", true),
+    ("model", false),
+    ("fuzz", false),
+    ("mutants", false),
+];
 
 /// The results of each chore, each with its name.
 #[derive(Debug, Default, PartialEq)]

@@ -94,6 +94,8 @@ impl Arena {
     /// SIGKILL, also for the processes that it has started. They are gone when this returns.
     pub(crate) fn kill(&self, number: usize) -> Outcome {
         let pid = self.living(number)?;
+        // Frozen, it starts no more children: one that is not killed with it keeps its successor from starting.
+        signal("-STOP", &[pid])?;
         let all = with_descendants(pid);
         signal("-KILL", &all)?;
         match patiently(|| all.iter().all(|pid| !lives(*pid))) {

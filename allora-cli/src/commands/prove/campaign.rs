@@ -24,7 +24,7 @@ use allora_conformance::{
         FaultWorkload, MIXED_RATE, Node, Planted, Proxy, REMOTE, TRIGGERED, claims, is_left_out,
         wall,
     },
-    history::{Event, Summary, Violation, What, trigger_of},
+    history::{Claims, Event, Summary, Violation, What, trigger_of},
 };
 use allora_core::{
     backend::{HistoryCursor, HistoryEntry, HistoryQuery},
@@ -33,10 +33,13 @@ use allora_core::{
 use fastrand::Rng;
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{BufRead, stdin},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
+    process::Command,
     sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
@@ -72,6 +75,8 @@ pub(super) struct Campaign<'a> {
     random: Rng,
     workload: FaultWorkload,
     plant: Option<Planted>,
+    /// The program of the workers and its first words, if they are not of this one.
+    program: &'a [OsString],
     keeps_history: bool,
     folder: PathBuf,
     workers: Vec<Worker>,
@@ -174,6 +179,7 @@ impl<'a> Campaign<'a> {
             random: Rng::with_seed(seed),
             workload: if is_mixed { workload.mixed() } else { workload },
             plant: None,
+            program: &[],
             keeps_history: true,
             rate,
             folder,
@@ -203,6 +209,12 @@ impl<'a> Campaign<'a> {
     /// The workers have this defect.
     pub(super) fn planted(mut self, plant: Option<Planted>) -> Self {
         self.plant = plant;
+        self
+    }
+
+    /// The workers are processes of this program, with these words.
+    pub(super) fn worker_program(mut self, program: &'a [OsString]) -> Self {
+        self.program = program;
         self
     }
 
@@ -263,7 +275,11 @@ impl<'a> Campaign<'a> {
         let said = client.map_or_else(Said::default, Background::end);
         self.stop().await?;
         let (entries, violations, excused) = self.settle(&said, kept.end()).await?;
-        let log = self.workload.log();
+        let mut log = self.workload.log();
+        if !self.program.is_empty() {
+            // Others go on with new occurrences while the books are settled.
+            log.retain(|event| scheduled(event).is_none_or(|at| at < to));
+        }
         // Where no history has it, the worker that recorded it says so.
         let is_lost = |event: &&Event| matches!(event.what, What::Lost { .. });
         let is_of_remote =
@@ -304,8 +320,14 @@ impl<'a> Campaign<'a> {
         let (pairs, entries, release) = (self.pairs, self.entries, self.release);
         let (workload, plant) = (&self.workload, self.plant);
         let gateway = self.gateways().join(worker.to_string());
-        let mut command =
-            ProveNode::command(workload, pairs, entries, release, &gateway, plant, place)?;
+        let mut command = match self.program.split_first() {
+            Some((program, words)) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(workload.path()).arg(worker.to_string()).args(place.url()?);
+                command
+            }
+            None => ProveNode::command(workload, pairs, entries, release, &gateway, plant, place)?,
+        };
         if let Some(clock) = clock {
             clock.set("+0")?;
             clock.give(&mut command);
@@ -508,13 +530,15 @@ impl<'a> Campaign<'a> {
         let own = |job: &String| trigger_of(job).map_or(job.as_str(), |(job, _)| job).to_owned();
         let mut jobs: BTreeSet<String> = claimed.keys().map(own).collect();
         jobs.extend(said.triggers.first().map(|_| TRIGGERED.to_owned()));
-        self.start(0)?;
+        // Another program's workers may take up their own runs alone, and lose no last words with a connection.
+        let is_own = self.program.is_empty();
+        (0..if is_own { 1 } else { self.workers.len() }).try_for_each(|one| self.start(one))?;
         if !self.remotes.is_empty() {
             self.start_remote(0)?;
         }
         loop {
             let (mut past, mut is_behind) = (Vec::new(), false);
-            for job in &jobs {
+            for job in jobs.iter().filter(|_| self.keeps_history) {
                 let (entries, waits) = entries(&store, job, end).await?;
                 past.extend(entries);
                 // That of other jobs follows new runs of this one worker.
@@ -525,7 +549,8 @@ impl<'a> Campaign<'a> {
             past.extend(gone.map(|(_, entry)| entry.clone()));
             let log = self.workload.log();
             let found = self.workload.all_violations(&log, &past, &said.triggers, &claimed);
-            let excuses = Excuses::of(&self.marks, &Summary::of(&log), self.keeps_history);
+            let excuses =
+                Excuses::of(&self.marks, &Summary::of(&log), self.keeps_history || !is_own);
             let (violations, excused) = excuses.judge(found);
             let is_open = |one: &Violation| {
                 matches!(one, Violation::Unsettled { .. } | Violation::Gap { .. })
@@ -612,6 +637,16 @@ fn last_claimed(log: &[Event]) -> BTreeMap<String, i64> {
         *occurrence = claims.occurrence.max(*occurrence);
     }
     last
+}
+
+/// The occurrence of a claim or run.
+fn scheduled(event: &Event) -> Option<i64> {
+    match event.what {
+        What::Claim(Claims { occurrence, .. })
+        | What::Start { occurrence, .. }
+        | What::End { occurrence, .. } => Some(occurrence),
+        _ => None,
+    }
 }
 
 /// The occurrences with this outcome, those of ranges included.

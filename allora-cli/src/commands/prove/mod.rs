@@ -31,7 +31,9 @@ use cases::Cases;
 use clap::{Args, value_parser};
 use interrupt::Interrupt;
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{self, Write},
     path::PathBuf,
     process::Command,
@@ -74,6 +76,10 @@ pub(crate) struct Prove {
     /// the list.
     #[arg(long, value_parser = node::planted, value_name = "NAME")]
     plant: Option<Planted>,
+    /// Tries another scheduler: this program with these words, a log, the number of a worker and the URL is started
+    /// as each worker, and writes to the log what it does. The store is only where it is.
+    #[arg(long, hide = true, num_args = 1.., value_name = "WORD")]
+    worker_program: Vec<OsString>,
     /// Leaves out the conformance cases, each of which makes a store of its own.
     #[arg(long)]
     without_cases: bool,
@@ -177,7 +183,12 @@ impl Prove {
         };
         let campaign = Campaign::new(scratch, self.minutes, self.rate, self.workers, seed)?;
         let campaign = campaign.planted(self.plant);
-        let campaign = if keeps_history { campaign } else { campaign.without_history() };
+        let is_own = self.worker_program.is_empty();
+        let campaign = match keeps_history && is_own {
+            true => campaign,
+            false => campaign.without_history(),
+        };
+        let campaign = campaign.worker_program(&self.worker_program);
         let campaign = match &self.clock_library {
             Some(library) => campaign.clocks(library)?,
             None => campaign,

@@ -20,6 +20,7 @@ mod tables;
 mod targets;
 mod ticks;
 
+pub(crate) use programs::peers;
 pub(super) use request::Request;
 
 use crate::{

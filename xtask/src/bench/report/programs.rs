@@ -29,7 +29,7 @@ impl Programs {
         let benches = ["-p", "allora-benches", "--bench", "measure", "--bench", "scheduling"];
         let built = build("benches", &benches, root())?;
         let peers = match with_peers {
-            true => Some(named(&build("peers", &[], &root().join(PEERS))?, "peers")?),
+            true => Some(peers()?),
             false => None,
         };
         Ok(Self {
@@ -46,6 +46,14 @@ impl Programs {
             Program::Peers => self.peers.as_deref().expect("planned only if it was built"),
         }
     }
+}
+
+/// Builds the program of the peers.
+///
+/// # Errors
+/// If the build fails.
+pub(crate) fn peers() -> Outcome<PathBuf> {
+    named(&build("peers", &[], &root().join(PEERS))?, "peers")
 }
 
 /// The messages of a release build.
