@@ -15,8 +15,9 @@ const PEERS: [(&str, &str, &str); 2] = [
         "durare",
         "SELECT count(*) FROM dbos.workflow_status WHERE status <> 'SUCCESS'",
         "0.5 promises that a cron tick happens once across any number of executors, and that a step whose result is\n  \
-         recorded is not run again. One schedule `* * * * * *` for each job, with backfill of missed ticks; each\n  \
-         worker has a name that outlives it, and takes up its own runs when it starts again.",
+         recorded is not run again. One schedule `* * * * * *` for each job. Each worker has a name that outlives it, and\n  \
+         takes up its own runs when it starts again. Missed ticks are backfilled then, too, from the last one that\n  \
+         happened: those that all living workers missed before it, while the server was away, are not.",
     ),
     (
         "graphile_worker",
@@ -109,8 +110,8 @@ pub(super) fn section(results: &[Value]) -> String {
          allora has with `--short`: workers killed, frozen, stopped and replaced, their connections cut, silent and slow, and\n\
          the server killed, frozen and restarted. Jobs are due every second, and run for 300 ms at least once; a worker that\n\
          ends is started again. An end is recorded when the peer has told the worker so. A run whose earlier one has no such\n\
-         end was *cut off and run again*; with such an end, it *ran twice*. Three minutes later,\n\
-         with all workers alive, what has not begun is counted as never begun, and what its store still has as left there.\n\n\
+         end was *cut off and run again*; with such an end, it *ran twice*. Three minutes\n\
+         later, with all workers alive, what has not begun is counted as never begun, and what its store still has as left there.\n\n\
          | peer | minutes | due | cut off and run again | run twice | both ends recorded | never begun | \
          left in its store | late, 99 % | latest | workers ended by themselves | workers' faults | server's faults |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
