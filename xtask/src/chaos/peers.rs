@@ -14,17 +14,19 @@ const PEERS: [(&str, &str, &str); 2] = [
     (
         "durare",
         "SELECT count(*) FROM dbos.workflow_status WHERE status <> 'SUCCESS'",
-        "0.5 promises that a cron tick happens once across any number of executors, and that a step whose result is\n  \
-         recorded is not run again. One schedule `* * * * * *` for each job, with backfill of missed ticks; each\n  \
-         worker has a name that outlives it, and takes up its own runs when it starts again.",
+        "0.5 promises that a cron tick happens once across any number of executors, and that a step whose\n  \
+         result is recorded is not run again. One schedule `* * * * * *` for each job. Each worker has a name\n  \
+         that outlives it, and takes up its own runs when it starts again. Missed ticks are backfilled then,\n  \
+         too, from the last one that happened: those that all living workers missed before it, while the server\n  \
+         was away, are not.",
     ),
     (
         "graphile_worker",
         "SELECT count(*) FROM graphile_worker._private_jobs",
-        "0.14 promises no number of runs, and recovers the jobs of workers without a heartbeat if it is told to: here\n  \
-         after 5 s, the lease of allora's trials, and without a delay. Its schedules have whole minutes, so all\n  \
-         occurrences are in its queue before the trial, each with its time; polled every 250 ms. A worker ends itself\n  \
-         at an error of the database, and is started again.",
+        "0.14 promises no number of runs, and recovers the jobs of workers without a heartbeat if it is told\n  \
+         to: here after 5 s, the lease of allora's trials, and without a delay. Its schedules have whole\n  \
+         minutes, so all occurrences are in its queue before the trial, each with its time; polled every 250\n  \
+         ms. A worker ends itself at an error of the database, and is started again.",
     ),
 ];
 
@@ -105,12 +107,13 @@ pub(super) fn section(results: &[Value]) -> String {
     }
     let mut section = String::from(
         "\n# Peers\n\n\
-         *Tried by `cargo xtask chaos --peer`, for contrast.* Four workers on PostgreSQL, with the faults that a trial of\n\
-         allora has with `--short`: workers killed, frozen, stopped and replaced, their connections cut, silent and slow, and\n\
-         the server killed, frozen and restarted. Jobs are due every second, and run for 300 ms at least once; a worker that\n\
-         ends is started again. An end is recorded when the peer has told the worker so. A run whose earlier one has no such\n\
-         end was *cut off and run again*; with such an end, it *ran twice*. Three minutes later,\n\
-         with all workers alive, what has not begun is counted as never begun, and what its store still has as left there.\n\n\
+         *Tried by `cargo xtask chaos --peer`, for contrast.* Four workers on PostgreSQL, with the faults that a\n\
+         trial of allora has with `--short`: workers killed, frozen, stopped and replaced, their connections cut,\n\
+         silent and slow, and the server killed, frozen and restarted. Jobs are due every second, and run for 300\n\
+         ms at least once; a worker that ends is started again. An end is recorded when the peer has told the\n\
+         worker so. A run whose earlier one has no such end was *cut off and run again*; with such an end, it *ran\n\
+         twice*. Three minutes later, with all workers alive, what has not begun is counted as never begun, and\n\
+         what its store still has as left there.\n\n\
          | peer | minutes | due | cut off and run again | run twice | both ends recorded | never begun | \
          left in its store | late, 99 % | latest | workers ended by themselves | workers' faults | server's faults |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
