@@ -55,7 +55,8 @@ pub(super) fn short(result: &Value) -> Value {
     let mut short = result.clone();
     short["injected"] = json!(injected(result));
     if let Value::Object(verdict) = &mut short["verdict"] {
-        verdict.retain(|field, _| !["faults", "cases", "version"].contains(&field.as_str()));
+        verdict
+            .retain(|field, _| !["faults", "cases", "version", "store"].contains(&field.as_str()));
     }
     short["waits"] = json!(waits);
     short
