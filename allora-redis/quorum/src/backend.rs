@@ -15,6 +15,7 @@ use allora_core::{
     time::saturating_add,
 };
 use async_trait::async_trait;
+use chrono::TimeDelta;
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -144,12 +145,17 @@ fn apply_by(
         }
         _ => apply(record, applied, context, history),
     };
-    if let (Ok(Reply::Claimed(claimed)), Action::Claim(claim)) = (&mut reply, &operation.action) {
+    if let Ok(Reply::Claimed(claimed)) = &mut reply {
         // The node counts from the lower clock, by which the lease began.
         let mut leases = record.iter().flat_map(|record| &record.leases);
-        if let Some(lease) = leases.find(|lease| lease.fence == claimed.fence) {
-            claimed.until = saturating_add(lease.started_at, claim.lease.duration);
-        }
+        let lease = leases.find(|lease| lease.fence == claimed.fence);
+        claimed.until = match (&operation.action, lease) {
+            (Action::Claim(claim), Some(lease)) => {
+                saturating_add(lease.started_at, claim.lease.duration)
+            }
+            // A place of a key ends by the lower clock, and its repetition prolongs it.
+            _ => claimed.until - TimeDelta::from_std(clock.spread).unwrap_or_default(),
+        };
     }
     reply
 }
