@@ -13,7 +13,7 @@ use crate::{
     backend::{NotRunReason, Reply},
     job::Delivery,
     record::on,
-    time::Time,
+    time::{Time, whole_millis},
 };
 
 impl Planner {
@@ -31,6 +31,8 @@ impl Planner {
             self.keys.release(id, &mut self.effects);
             return KeyStep::Go;
         };
+        // As in the record of the key.
+        let due_at = whole_millis(due_at);
         let wanted = Wanted { due_at, limit: setting.limit, longest: settings.max_key_wait };
         let is_claim = matches!(decision, Decision::Claim { .. });
         if is_claim && self.keys.asks_again(id, wanted, now) {

@@ -32,6 +32,8 @@ pub(super) fn claim(
     key: &ClaimKey<'_>,
     context: OpContext<'_>,
 ) -> Reply {
+    // As it is stored: a job must find its own place in the queue again, or it waits for itself.
+    let key = &ClaimKey { due_at: whole_millis(key.due_at), ..key.clone() };
     if key.is_late(context.now) {
         return match slot {
             None => Reply::Absent,
@@ -212,6 +214,7 @@ mod tests {
         record::{HistoryBuffer, apply},
         time::from_millis,
     };
+    use chrono::TimeDelta;
 
     const LEASE: Duration = Duration::from_secs(5);
 
@@ -317,6 +320,23 @@ mod tests {
         assert_eq!(key.0, record, "nothing is written");
         key.apply(Action::Delete, 7.0);
         assert_eq!(key.apply(claim(2, "b", 7.0), 8.0), Reply::Deleted);
+    }
+
+    /// The end of a lease may be shown as the present, which is not whole.
+    #[test]
+    fn a_job_finds_its_place_whatever_its_due_time() {
+        let mut key = Key::default();
+        let a = key.claim("a", 1, 0.0, 0.0).unwrap();
+        let due = at(1.0) + TimeDelta::microseconds(500);
+        let ask = |key: &mut Key, now| {
+            let claim = ClaimKey::new(5, 1, "b", due, LEASE);
+            key.apply(Action::ClaimKey(claim), now).claimed()
+        };
+        assert_eq!((ask(&mut key, 1.5), ask(&mut key, 2.5)), (None, None));
+        assert_eq!(key.0.as_ref().unwrap().waiters[0].due_at, at(1.0));
+        assert_eq!(key.queue(), ["b"]);
+        key.apply(Action::ReleaseKey { fence: a.fence }, 3.0);
+        assert!(ask(&mut key, 3.0).is_some());
     }
 
     #[test]
