@@ -33,7 +33,7 @@ pub(super) fn claim(
     context: OpContext<'_>,
 ) -> Reply {
     // As it is stored: a job must find its own place in the queue again, or it waits for itself.
-    let key = &ClaimKey { due_at: whole_millis(key.due_at), ..key.clone() };
+    let key = &ClaimKey { due_at: whole_millis(key.due_at), ..*key };
     if key.is_late(context.now) {
         return match slot {
             None => Reply::Absent,
