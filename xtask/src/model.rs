@@ -34,7 +34,7 @@ pub(crate) fn run() -> Outcome {
     threads()
 }
 
-/// Searches every order of what threads share: soon done, so the checks of a change do it, too.
+/// Searches every order in which threads meet. It takes seconds, and is one of the checks of a change.
 pub(crate) fn threads() -> Outcome {
     let mut search = cargo(&["run", "--release", "--locked", "--manifest-path", THREADS]);
     search.env("CARGO_TARGET_DIR", target());

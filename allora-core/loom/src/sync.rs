@@ -1,4 +1,4 @@
-//! As the product's file of this name, of `loom`.
+//! The primitives of `loom`, in the place of those in the product's file of this name.
 
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,

@@ -257,7 +257,7 @@ async fn runs_of_a_dead_node_are_found_by_any_clock(place: &Place) {
     assert_eq!(node.count(), 0);
 }
 
-/// The list of the nodes that may leave runs was in the store, too.
+/// An emptied store has lost its list of nodes, too.
 async fn an_emptied_store_hides_no_run_of_a_node_that_dies_later(place: &Place) {
     let (gone, other) = (place.join("gone", 0).await, place.join("other", 0).await);
     let new = || NewSchedule::new("mail", "every 1m", Some(at(60).into()));

@@ -121,7 +121,8 @@ fn text(results: &[Value]) -> String {
          also that of the machine.\n\n\
          In all: {} occurrences due, {} run twice, {} lost. {} findings are explained by a store that was emptied, or by its\n\
          clock that was set, and counted apart: what was in an emptied store is gone with it. Of a quorum, which keeps no\n\
-         history, the last ends of killed workers may be among them.\n\n\
+         history, the last ends of killed workers may be among them. A trial that found a defect is not counted: CHANGELOG.md\n\
+         has the defects, and the trial was repeated after the repair.\n\n\
          | store | runs | occurrences | twice | lost | explained | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
         results.iter().filter_map(|result| result["processors"].as_u64()).max().unwrap_or(1),

@@ -4,7 +4,7 @@
 //!
 //! It promises no number of runs; a job is removed when it has ended, and the jobs of a worker without a heartbeat are
 //! given to others. This must be asked for, and is, with the lease of allora's trials in place of five minutes. An
-//! error of the database ends the worker, as its documentation says; whoever runs it starts it again.
+//! error of the database ends the worker, as its documentation says, and the trial starts it again.
 
 use super::{AGAIN, GRACE, LEASE, Log, Occurrence, WORK, micros, stopped};
 use chrono::DateTime;
