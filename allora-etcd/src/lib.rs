@@ -18,6 +18,7 @@ mod due_index;
 mod liveness;
 mod name_pages;
 mod sessions;
+mod silence;
 mod store;
 // The record layer: one file for each group of calls.
 mod commit;

@@ -6,16 +6,20 @@
 //! etcd lease lasts half as long again as the longest lease on a run, so that a session that is renewed
 //! every third of its time always covers a new lease. It is renewed by one exchange at a time, each
 //! with the deadline of a call, so that a member that hangs is replaced by another.
+//!
+//! A dead node's etcd lease begins again when a member starts again or wins an election. So other nodes remove
+//! a session that is not renewed for its length, too.
 
 use crate::{
     client::{Client, monotonic_now, sleep},
     error::is_lease_not_found,
     keys::{Keys, escape},
     liveness::LiveNodes,
+    silence::{self, Revision, Silence},
 };
 use allora_core::{Result, Time};
 use chrono::TimeDelta;
-use etcd_client::{GetOptions, GetResponse, PutOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, PutOptions, Txn, TxnOp};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -41,6 +45,7 @@ pub(crate) struct Sessions {
     /// The difference by which the local clock is ahead of each other node's.
     ahead: Mutex<BTreeMap<String, TimeDelta>>,
     has_warned: Mutex<bool>,
+    silence: Mutex<Silence>,
 }
 
 /// The session of one node that uses this store.
@@ -101,6 +106,7 @@ impl Sessions {
             wall: Mutex::default(),
             ahead: Mutex::default(),
             has_warned: Mutex::default(),
+            silence: Mutex::default(),
         }
     }
 
@@ -136,14 +142,36 @@ impl Sessions {
 
     /// Reads all sessions.
     pub(crate) fn read(&self) -> TxnOp {
-        TxnOp::get(self.keys.sessions(), Some(GetOptions::new().with_prefix().with_keys_only()))
+        TxnOp::get(self.keys.sessions(), Some(GetOptions::new().with_prefix()))
     }
 
     /// The nodes that have a session, from the reply to [`read`](Self::read).
     pub(crate) fn live_nodes(&self, reply: &GetResponse) -> LiveNodes {
+        let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        for silent in silence.note(reply, monotonic_now()) {
+            self.remove(silent);
+        }
+        drop(silence);
         let all = self.keys.sessions();
         let id = |kv: &etcd_client::KeyValue| kv.key().strip_prefix(all.as_bytes()).map(Vec::from);
         LiveNodes::new(reply.kvs().iter().filter_map(id))
+    }
+
+    /// Removes a session that its node does not renew any more. Who watches the sessions takes over its runs.
+    fn remove(&self, silent: Revision) {
+        let Revision { key, value, number } = silent;
+        let is_same = [
+            Compare::mod_revision(key.clone(), CompareOp::Equal, number),
+            Compare::value(key.clone(), CompareOp::Equal, value),
+        ];
+        let removal = Txn::new().when(is_same).and_then([TxnOp::delete(key, None)]);
+        let client = self.client.clone();
+        self.client.spawn(async move {
+            // The next look tries it again.
+            if let Err(error) = client.txn("end session", removal).await {
+                tracing::debug!(%error, "a silent session was not removed");
+            }
+        });
     }
 
     /// Opens or renews the node's session if it would not outlast a lease that is granted now.
@@ -217,7 +245,7 @@ impl Sessions {
             .client
             .call(op, move |client| async move { client.lease_client().grant(ttl, None).await });
         let lease = granted.await?.id();
-        self.client.txn(op, self.bound(node, lease)).await?;
+        self.client.txn(op, self.bound(node, lease, Duration::from_secs(seconds))).await?;
         let mut state = session.state();
         state.lease = Some(lease);
         state.timeline = timeline;
@@ -228,19 +256,21 @@ impl Sessions {
 
     /// Writes the session's key, bound to its etcd lease, and the node among those that may leave runs: each time,
     /// because the store may have been emptied.
-    fn bound(&self, node: &str, lease: i64) -> Txn {
+    fn bound(&self, node: &str, lease: i64, length: Duration) -> Txn {
         let bound = Some(PutOptions::new().with_lease(lease));
+        let clock = self.local_now().map(|wall| wall.timestamp_millis());
         Txn::new().and_then([
-            TxnOp::put(self.keys.session(node), self.local_clock(), bound),
+            TxnOp::put(self.keys.session(node), silence::value(clock, length), bound),
             TxnOp::put(self.keys.node(node), "", None),
         ])
     }
 
     /// Renews a session; `false` if its etcd lease has ended.
     async fn renew(&self, op: &'static str, session: &Session, node: &str) -> Result<bool> {
-        let Some(lease) = session.state().lease else { return Ok(false) };
+        let SessionState { lease, duration, .. } = *session.state();
+        let Some(lease) = lease else { return Ok(false) };
         let started = monotonic_now();
-        let bound = self.bound(node, lease);
+        let bound = self.bound(node, lease, duration);
         let renewed = self.client.call(op, move |client| {
             let bound = bound.clone();
             async move {
@@ -290,14 +320,9 @@ impl Sessions {
         Some(allora_core::time::saturating_add(wall, since))
     }
 
-    /// The time of the local clock, as the value of a session.
-    fn local_clock(&self) -> String {
-        self.local_now().map_or_else(String::new, |wall| wall.timestamp_millis().to_string())
-    }
-
     /// The watch has received the clock of another node: the value of its session.
     pub(crate) fn on_clock(&self, node: &str, value: &[u8]) {
-        let shown = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        let shown = silence::clock(value);
         let Some(clock) = shown.and_then(allora_core::time::from_millis) else { return };
         if self.nodes().keys().any(|local| escape(local) == node) {
             return;

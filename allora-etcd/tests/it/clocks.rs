@@ -291,6 +291,27 @@ async fn a_dropped_stores_runs_are_free_when_its_lease_ends(place: &Place) {
     assert!(begun.elapsed() > Duration::from_secs(5), "the session ended too early");
 }
 
+/// A member that starts again, or wins an election, begins all etcd leases anew.
+async fn a_dead_nodes_runs_are_free_although_its_etcd_lease_begins_again(place: &Place) {
+    let (gone, other) = (place.join("gone", 0).await, place.join("other", 0).await);
+    gone.register(60).await;
+    gone.lease_for_a_second(60, 1).await;
+    drop(gone);
+    let client = place.client().await;
+    let session = format!("{}/session/gone", place.prefix);
+    let session = client.kv_client().get(session, None).await.unwrap();
+    let etcd_lease = session.kvs()[0].lease();
+    let (begun, mut claim_id) = (now(), 2);
+    while other.lease(61, claim_id).await.is_err() {
+        client.lease_client().keep_alive(etcd_lease).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(40), "the run stays with its node");
+        claim_id += 1;
+        pause(500).await;
+    }
+    // The shortest session lasts 15 s, from its last renewal on.
+    assert!(begun.elapsed() > Duration::from_secs(5), "the session ended too early");
+}
+
 async fn a_node_that_sends_nothing_loses_its_session(place: &Place) {
     let (silent, other) = (place.join("silent", 0).await, place.join("other", 0).await);
     silent.register(60).await;
@@ -442,6 +463,7 @@ on_each! {
     fences_grow_whatever_the_clocks_say
     runs_of_a_dead_node_are_found_by_any_clock
     a_dropped_stores_runs_are_free_when_its_lease_ends
+    a_dead_nodes_runs_are_free_although_its_etcd_lease_begins_again
     an_emptied_store_hides_no_run_of_a_node_that_dies_later
     a_node_that_sends_nothing_loses_its_session
     a_node_that_only_queries_keeps_its_session
