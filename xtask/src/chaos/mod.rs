@@ -46,7 +46,7 @@ const STORES: [(&str, &str); 11] = [
 ];
 
 /// Those of `--store each`, a short mix for every change.
-const EACH: [&str; 5] = ["sqlite", "postgres", "mysql", "redis", "etcd"];
+const EACH: [&str; 6] = ["sqlite", "postgres", "mysql", "redis", "redis-quorum", "etcd"];
 
 /// The time before the first fault, and the least and most between the end of one and the next.
 const FIRST: Duration = Duration::from_secs(6);
