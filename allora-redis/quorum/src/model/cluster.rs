@@ -15,6 +15,7 @@ mod next;
 mod order;
 mod rejoin;
 mod rules;
+mod unread;
 
 /// States that must be reachable, so that a model in which nothing happens does not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,6 +155,14 @@ struct Observed {
     completed: bool,
     taken_over: bool,
     lost: bool,
+}
+
+impl Observed {
+    /// What a later outcome is compared with.
+    fn compared(self) -> Self {
+        let Self { fence, completed, .. } = self;
+        Self { fence, completed, ..Self::default() }
+    }
 }
 
 impl Cluster {

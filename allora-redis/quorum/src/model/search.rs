@@ -56,7 +56,7 @@ impl Model for Shortest {
     }
 
     fn canonical(&mut self, cluster: Cluster) -> Cluster {
-        cluster.in_order()
+        cluster.without_unread(&self.setting).in_order()
     }
 
     /// Proposers may use up their ballots: only safety is searched.
@@ -112,6 +112,7 @@ pub(super) fn search(setting: &Setting) -> Found {
                 return found(seen.len(), steps, depth, violation, reached, false);
             }
         }
+        let after = after.without_unread(setting);
         if seen.insert(print(&after)) {
             way.push(Stage::new(after, setting));
             depth = depth.max(way.len());

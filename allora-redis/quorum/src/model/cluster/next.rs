@@ -17,6 +17,16 @@ impl Cluster {
         if self.is_over(setting) {
             return actions;
         }
+        // Until an empty server rejoins nothing else reads it, and once it may, whatever follows also follows if it
+        // does so at once: no message has to be delivered to it.
+        let only = |(_, other): &(usize, &Rejoin)| **other != Rejoin::Over;
+        let mut open = self.rejoins.iter().enumerate().filter(only);
+        if let (Some((a, Rejoin::Scanning { of, replies, .. })), None) = (open.next(), open.next())
+            && self.keeps_promises(setting)
+            && replies.len() == of.len()
+        {
+            return vec![Action::Rejoin(small(a))];
+        }
         for (p, proposer) in self.proposers.iter().enumerate() {
             let p8 = small(p);
             if proposer.want.is_some() && proposer.begun < setting.rounds[p].len() {
@@ -147,7 +157,7 @@ impl Cluster {
     }
 
     /// True if the message would change something; a refusal tells its reader less than silence.
-    fn promises(&self, at: usize, ballot: Ballot, again: bool) -> bool {
+    pub(super) fn promises(&self, at: usize, ballot: Ballot, again: bool) -> bool {
         let Some((_, register)) = self.servers[at].peek(&()) else { return false };
         register.promised < Some(ballot) || (again && register.promised == Some(ballot))
     }

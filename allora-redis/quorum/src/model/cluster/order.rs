@@ -14,10 +14,10 @@ impl Cluster {
         let print = |at: usize| {
             let mut hasher = DefaultHasher::new();
             let server = &self.servers[at];
-            server.vector.map(|vector| vector.incarnation).hash(&mut hasher);
+            server.vector.map(in_any_order).hash(&mut hasher);
             (&server.registers, server.draft).hash(&mut hasher);
             for (_, copy) in self.copied.iter().filter(|(of, _)| *of == at) {
-                copy.vector.map(|vector| vector.incarnation).hash(&mut hasher);
+                copy.vector.map(in_any_order).hash(&mut hasher);
                 (&copy.registers, copy.draft).hash(&mut hasher);
             }
             for proposer in &self.proposers {
@@ -98,9 +98,15 @@ impl Cluster {
     }
 }
 
-fn body<T>(replies: &[Reply<T>], at: usize) -> Option<(u32, &T)> {
+fn body<T>(replies: &[Reply<T>], at: usize) -> Option<(IncarnationVector, &T)> {
     let reply = replies.iter().find(|reply| reply.from == at)?;
-    Some((reply.vector.incarnation, &reply.body))
+    Some((in_any_order(reply.vector), &reply.body))
+}
+
+/// The vector without the numbers of the servers.
+fn in_any_order(mut vector: IncarnationVector) -> IncarnationVector {
+    vector.known.sort_unstable();
+    vector
 }
 
 fn renumber<T>(replies: &mut [Reply<T>], order: &[usize], places: &[usize; MOST]) {

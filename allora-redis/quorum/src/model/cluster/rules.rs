@@ -22,7 +22,7 @@ impl Setting {
         (p, i.expect("a round of this proposer"))
     }
 
-    fn quorum(&self) -> usize {
+    pub(super) fn quorum(&self) -> usize {
         proposer::majority(self.n) - usize::from(self.has(Defect::NoMajority))
     }
 
