@@ -145,3 +145,41 @@ fn fence_of(state: &JobState, claim_id: u128) -> Option<i64> {
     let is_mine = |lease: &&Lease| lease.claim_id == claim_id;
     state.leases.iter().find(is_mine).map(|lease| lease.fence)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{backend::OnExpiry, record::Record, time::from_millis};
+
+    /// The record with the lease of this claim.
+    fn leased(claim_id: u128, fence: i64) -> Reply {
+        let at = from_millis(1_000).unwrap();
+        let lease = Lease::new("n", claim_id, fence, at.into(), at, OnExpiry::Lost);
+        Reply::State(Box::new(Record { leases: vec![lease], ..Record::default() }.state("job")))
+    }
+
+    fn fence_released(release: &Release) -> Option<i64> {
+        match release.operation().action {
+            Action::Release { fence } => Some(fence),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_claim_whose_fence_has_changed_is_released_under_the_new_one() {
+        let held = || Release::claimed("job".into(), 5, Some(Cursor::To(None)), Some(7));
+        assert_eq!(fence_released(&held()), Some(5));
+        let read = held().read_first();
+        assert!(matches!(read.operation().action, Action::Read));
+        let found = read.after(&leased(7, 9)).unwrap();
+        assert_eq!(fence_released(&found), Some(9));
+        // Its completion would be that of the occurrence under the former fence.
+        let cancelled = |release: Release| {
+            let until = from_millis(1_000).unwrap();
+            release.after(&Reply::CancelRequested(until)).is_some()
+        };
+        assert!(!cancelled(found));
+        assert!(cancelled(held()));
+        assert!(held().read_first().after(&leased(8, 9)).is_none(), "another one's lease");
+    }
+}
