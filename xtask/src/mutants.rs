@@ -114,7 +114,10 @@ pub(crate) fn section(results: &[Value]) -> String {
     for (name, (all, caught, unviable)) in parts {
         let missed = missed_of[name];
         let tried = caught + unviable + missed as u64;
-        let _ = writeln!(text, "| {name} | {all} | {tried} | {caught} | {missed} | {unviable} |");
+        if tried > 0 {
+            let _ =
+                writeln!(text, "| {name} | {all} | {tried} | {caught} | {missed} | {unviable} |");
+        }
     }
     if !missed.is_empty() {
         text += "\nNot noticed:\n\n";
