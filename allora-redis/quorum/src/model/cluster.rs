@@ -158,7 +158,7 @@ struct Observed {
 }
 
 impl Observed {
-    /// What a later outcome is compared with.
+    /// The part that a later outcome is compared with.
     fn compared(self) -> Self {
         let Self { fence, completed, .. } = self;
         Self { fence, completed, ..Self::default() }
