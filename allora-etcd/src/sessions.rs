@@ -7,8 +7,8 @@
 //! every third of its time always covers a new lease. It is renewed by one exchange at a time, each
 //! with the deadline of a call, so that a member that hangs is replaced by another.
 //!
-//! A dead node's etcd lease begins again when a member starts again or wins an election. So other nodes remove
-//! a session that is not renewed for its length, too.
+//! A member that starts again, or wins an election, begins a dead node's etcd lease anew. So a session also ends when
+//! another node has seen it for its length without a renewal (`silence`).
 
 use crate::{
     client::{Client, monotonic_now, sleep},
@@ -157,7 +157,7 @@ impl Sessions {
         LiveNodes::new(reply.kvs().iter().filter_map(id))
     }
 
-    /// Removes a session that its node does not renew any more. Who watches the sessions takes over its runs.
+    /// Removes a session that its node does not renew any more. The watch tells the others that its runs are free.
     fn remove(&self, silent: Revision) {
         let Revision { key, value, number } = silent;
         let is_same = [

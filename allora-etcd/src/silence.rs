@@ -1,9 +1,9 @@
 //! Sessions that their nodes do not renew any more, as another node sees them.
 //!
-//! A member that starts again, or wins an election, begins the time of all etcd leases anew, and with them the
-//! session of a node that has died. But a node renews its session by writing the key. Who has seen one revision of
-//! it for as long as the session lasts may remove that revision: its node has relied on it no longer than that, from
-//! before it was written.
+//! A member that starts again, or wins an election, begins the time of all etcd leases anew, and with it that of the
+//! session of a node that has died. But a node renews its session by writing the key. So another node that has seen
+//! one revision of the key for as long as the session lasts may remove it: its owner has relied on that revision for
+//! no longer, counted from before it was written.
 
 use etcd_client::{GetResponse, KeyValue};
 use std::{
@@ -14,17 +14,18 @@ use std::{
 /// The time between two looks at the sessions; none is removed twice in it.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// The time and the length that the value of a session has, in milliseconds and in seconds.
+/// The value of a session: its node's clock in milliseconds, and its length in seconds.
 pub(crate) fn value(clock: Option<i64>, length: Duration) -> String {
     let clock = clock.map_or_else(String::new, |clock| clock.to_string());
     format!("{clock} {}", length.as_secs())
 }
 
-/// The time that a value has.
+/// The clock in a value.
 pub(crate) fn clock(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.split(' ').next()?.parse().ok()
 }
 
+/// The length in a value.
 fn length(value: &[u8]) -> Option<Duration> {
     let (_, seconds) = std::str::from_utf8(value).ok()?.split_once(' ')?;
     Some(Duration::from_secs(seconds.parse().ok()?))

@@ -3,7 +3,7 @@
 use crate::{
     backend::{
         Action, Advance, Claim, Completion, Cursor, NextRun, NotRun, NotRunReason, Operation,
-        Reply, Sharing,
+        Replan, Reply, Sharing,
     },
     error::Result,
     record::{HistoryBuffer, OpContext, Record, apply},
@@ -100,5 +100,32 @@ fn the_holder_of_a_lease_moves_the_cursor_of_what_it_has_read_only() {
         let advance = job.left_out(at, generation).by_holder(fence);
         job.apply(1, Operation::new("job", Action::Advance(advance))).unwrap();
         assert_eq!(job.cursor(), t(now_at), "{at} of generation {generation}");
+    }
+}
+
+#[test]
+fn a_due_occurrence_that_a_new_definition_passes_over_is_missed() {
+    for (then, missed) in [(3, 1), (1, 0)] {
+        let mut job = Job::new("every 60s");
+        let generation = job.record().generation;
+        let plan = Replan::new(Some(NextRun::from(t(1))), Some(NextRun::from(t(then))));
+        let redefine = Action::Redefine { generation, definition: "every 180s", version: 1, plan };
+        job.apply(2, Operation::new("job", redefine)).unwrap();
+        assert_eq!((job.cursor(), job.record().counters.missed), (t(then), missed));
+    }
+}
+
+#[test]
+fn a_claim_whose_move_does_not_fit_its_delivery_is_refused() {
+    let mut job = Job::new("every 60s");
+    let (fence, expected, then) = (job.record().fence, t(1), Cursor::To(Some(t(2).into())));
+    let kept = Claim {
+        then: Cursor::Keep,
+        ..Claim::at_most_once(1, fence, expected.into(), then, LEASE, Sharing::Exclusive)
+    };
+    let moved = Claim { then, ..Claim::at_least_once(2, fence, expected.into(), LEASE) };
+    for claim in [kept, moved] {
+        let reply = job.apply(1, Operation::claim("job", claim)).unwrap();
+        assert!(matches!(reply, Reply::State(_)), "{reply:?}");
     }
 }

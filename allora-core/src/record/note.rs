@@ -163,6 +163,8 @@ mod tests {
     #[test]
     fn a_change_says_who_by_which_way_what_and_when() {
         let mut world = World::created(b"");
+        let last_started = from_millis(1_000);
+        world.record().last_started = last_started;
         world.ann(Action::Pause { note: "the mail server is down", until: None }).unwrap();
         let change = world.noted();
         assert_eq!((&*change.name, change.action), ("job", ChangeAction::Pause));
@@ -170,9 +172,10 @@ mod tests {
         assert_eq!(change.author.note, "the mail server is down");
         assert_eq!((change.at, change.sequence), (from_millis(2_000).unwrap(), 2_000_000));
         assert_eq!(change.result, ChangeResult::Applied);
-        let [before, after] = [change.before, change.after].map(|state| state.unwrap().paused);
-        assert_eq!(before, None);
-        assert_eq!(after.unwrap().note, "the mail server is down");
+        let [before, after] = [change.before, change.after].map(Option::unwrap);
+        assert_eq!([before.last_started, after.last_started], [last_started; 2]);
+        assert_eq!(before.paused, None);
+        assert_eq!(after.paused.unwrap().note, "the mail server is down");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The policies of a job: catch-up, window, overlap, delivery, triggers.
 
 use super::*;
+use crate::backend::Occurrence;
 
 /// Registered at 0, down until `back`.
 #[track_caller]
@@ -351,4 +352,15 @@ fn a_long_count_delays_no_other_job() {
     assert!((1_000..1_010).contains(&claims[1].1), "a million calls: {claims:?}");
     let missed = records[0].as_ref().unwrap().counters.missed;
     assert_eq!(missed, 0, "a number that is not known is not added");
+}
+
+#[test]
+fn the_end_of_a_triggers_run_moves_no_cursor() {
+    let spec = minutely().at_least_once(secs(30));
+    let end_of = |trigger: Option<&str>| {
+        let occurrence = Occurrence { scheduled_at: at(60.0), trigger: trigger.map(Into::into) };
+        completion_of("job", &spec, &occurrence, 1).unwrap()
+    };
+    assert_eq!(end_of(Some("by hand")), Cursor::Keep);
+    assert_eq!(end_of(None), Cursor::To(Some(at(120.0).into())));
 }
