@@ -7,7 +7,7 @@
 //! every third of its time always covers a new lease. It is renewed by one exchange at a time, each
 //! with the deadline of a call, so that a member that hangs is replaced by another.
 //!
-//! A member that starts again, or wins an election, begins a dead node's etcd lease anew. So a session also ends when
+//! With each restart of a member and each election, a dead node's etcd lease begins again. So a session also ends when
 //! another node has seen it for its length without a renewal (`silence`).
 
 use crate::{

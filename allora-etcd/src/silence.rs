@@ -1,9 +1,9 @@
 //! Sessions that their nodes do not renew any more, as another node sees them.
 //!
-//! A member that starts again, or wins an election, begins the time of all etcd leases anew, and with it that of the
-//! session of a node that has died. But a node renews its session by writing the key. So another node that has seen
-//! one revision of the key for as long as the session lasts may remove it: its owner has relied on that revision for
-//! no longer, counted from before it was written.
+//! With each restart of a member and each election the time of all etcd leases begins again, and with it that of a
+//! dead node's session. But each renewal writes the session's key. So when one revision of the key has been there for
+//! as long as the session lasts, any node may remove it: its owner has relied on that revision for no longer, counted
+//! from before the write.
 
 use etcd_client::{GetResponse, KeyValue};
 use std::{

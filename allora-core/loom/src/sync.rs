@@ -1,4 +1,4 @@
-//! The primitives of `loom`, in the place of those in the product's file of this name.
+//! The product's file of this name, with the primitives of `loom`.
 
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,

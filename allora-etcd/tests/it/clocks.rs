@@ -257,7 +257,7 @@ async fn runs_of_a_dead_node_are_found_by_any_clock(place: &Place) {
     assert_eq!(node.count(), 0);
 }
 
-/// An emptied store has lost its list of nodes, too.
+/// The list of nodes is gone with the rest of the store.
 async fn an_emptied_store_hides_no_run_of_a_node_that_dies_later(place: &Place) {
     let (gone, other) = (place.join("gone", 0).await, place.join("other", 0).await);
     let new = || NewSchedule::new("mail", "every 1m", Some(at(60).into()));
@@ -291,7 +291,7 @@ async fn a_dropped_stores_runs_are_free_when_its_lease_ends(place: &Place) {
     assert!(begun.elapsed() > Duration::from_secs(5), "the session ended too early");
 }
 
-/// A member that starts again, or wins an election, begins all etcd leases anew.
+/// As after each restart of a member, and after each election.
 async fn a_dead_nodes_runs_are_free_although_its_etcd_lease_begins_again(place: &Place) {
     let (gone, other) = (place.join("gone", 0).await, place.join("other", 0).await);
     gone.register(60).await;
