@@ -75,7 +75,7 @@ cargo xtask COMMAND
                  quorum, and every order of what threads share; minutes to an hour
   release        the command, optimised, with the list of its packages for `cargo audit bin`
   mutants [OPTION..]
-                 the code that decides what runs, changed in one place at a time: a unit test must
+                 the code that decides what runs, changed in one place at a time: a test must
                  fail; days for all 5000, so with options of cargo-mutants: --shard 1/100 for every
                  hundredth, -F record/claim for a file
   screenshots    the pictures of the console in its README, taken in Chromium

@@ -1,12 +1,12 @@
-//! `cargo xtask mutants`: the code that decides what runs, changed in one place at a time; a unit test must fail.
+//! `cargo xtask mutants`: the code that decides what runs, changed in one place at a time; a test must fail.
 
 use crate::{
     Failure, Outcome,
     command::{cargo, has_subcommand, run as run_step, target, with_path},
-    services::install::cargo_package,
+    services::{self, install::cargo_package},
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf, process::Command};
 
 /// The release that is installed where there is none.
 const PACKAGE: &str = "cargo-mutants@27.1.0";
@@ -24,7 +24,8 @@ fn folder() -> PathBuf {
     target().join("mutants")
 }
 
-/// Tests the mutants that these options of cargo-mutants choose, all without options, and keeps the result.
+/// Tests the mutants that these options of cargo-mutants choose, all without options, and keeps the result. The unit tests
+/// come first, which take seconds; what passes them is tried by the tests in `tests/it`, which take minutes.
 /// `.cargo/mutants.toml` has the files, and why some mutants are left out.
 ///
 /// # Errors
@@ -45,61 +46,111 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         .ok()
         .and_then(|listed| serde_json::from_slice(&listed.stdout).ok())
         .ok_or_else(|| Failure::Check("cargo mutants lists no mutants".into()))?;
-    let mut test = program(&["--no-shuffle", "--output"]);
-    test.arg(folder()).args(args);
+    let mut units = program(&["--no-shuffle", "--cargo-arg=--lib"]);
+    units.args(args);
+    let (mut outcome, by_units) = tried("mutants: unit tests", units)?;
+    let mut by_others = Fates::new();
+    if by_units.values().any(|fate| fate == MISSED) {
+        let servers = services::start_single(&["redis-quorum"])?;
+        let mut others = program(&["--no-shuffle", "--cargo-arg=--test=it"]);
+        others.envs(servers.environment.iter().cloned());
+        let missed = by_units.iter().filter(|(_, fate)| *fate == MISSED);
+        others.args(missed.map(|(name, _)| format!("--re=^{}$", escaped(name))));
+        (outcome, by_others) = tried("mutants: tests/it", others)?;
+    }
+    let kept = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = args.join(" ").chars().map(kept).collect();
+    let file = folder().join(format!("mutants{name}.json"));
+    fs::write(&file, result(&listed, &by_units, &by_others).to_string())
+        .map_err(|cause| Failure::Check(format!("{}: {cause}", file.display())))?;
+    outcome
+}
+
+/// By the name of a mutant, which begins with its file, what cargo-mutants says of it.
+type Fates = BTreeMap<String, String>;
+
+/// The fate of a mutant that passed the tests.
+const MISSED: &str = "MissedMutant";
+
+/// Runs cargo-mutants. Returns whether no mutant passed the tests, and the fates; those it had when it was interrupted.
+fn tried(title: &str, mut command: Command) -> Outcome<(Outcome, Fates)> {
+    command.arg("--output").arg(folder());
     // The result of an earlier run must not pass for that of this one.
     let outcomes = folder().join("mutants.out/outcomes.json");
     let _ = fs::remove_file(&outcomes);
-    let tested = run_step("mutants", test);
+    let outcome = run_step(title, command);
     let text = fs::read_to_string(&outcomes).unwrap_or_default();
-    if let Ok(outcomes) = serde_json::from_str::<Value>(&text) {
-        let kept = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let name: String = args.join(" ").chars().map(kept).collect();
-        let file = folder().join(format!("mutants{name}.json"));
-        fs::write(&file, result(&listed, &outcomes).to_string())
-            .map_err(|cause| Failure::Check(format!("{}: {cause}", file.display())))?;
+    match serde_json::from_str(&text) {
+        Ok(outcomes) => Ok((outcome, fates(&outcomes))),
+        Err(_) => Err(outcome.err().unwrap_or(Failure::Check(format!("{title}: no outcomes")))),
     }
-    tested
 }
 
-/// The fates of the mutants of each part, and the number of all that it has.
-fn result(listed: &Value, outcomes: &Value) -> Value {
-    let has =
-        |mutant: &Value, path: &str| mutant["file"].as_str().is_some_and(|f| f.contains(path));
-    let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
+fn fates(outcomes: &Value) -> Fates {
+    let fate = |outcome: &Value| {
+        let name = outcome["scenario"]["Mutant"]["name"].as_str()?;
+        Some((name.into(), outcome["summary"].as_str()?.into()))
+    };
+    outcomes["outcomes"].as_array().into_iter().flatten().filter_map(fate).collect()
+}
+
+/// A regular expression that matches this text.
+fn escaped(text: &str) -> String {
+    let special = |c| r"\.+*?()|[]{}^$".contains(c);
+    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// What became of the mutants of each part, and the number of all that it has. Those that passed the unit tests, and that
+/// the other tests did not try, are not noticed.
+fn result(listed: &Value, by_units: &Fates, by_others: &Fates) -> Value {
+    let is_noticed = |fate: &str| matches!(fate, "CaughtMutant" | "Timeout");
     let part = |(name, path): &(&str, &str)| {
-        let all = array(listed).iter().filter(|mutant| has(mutant, path)).count();
-        let own: Vec<(String, Value)> = array(&outcomes["outcomes"])
-            .iter()
-            .map(|outcome| (outcome["summary"].to_string(), &outcome["scenario"]["Mutant"]))
-            .filter(|(_, mutant)| has(mutant, path))
-            .map(|(summary, mutant)| (summary, mutant["name"].clone()))
-            .collect();
-        let count = |is: &str| own.iter().filter(|(summary, _)| summary.contains(is)).count();
-        let missed = own.iter().filter(|(summary, _)| summary.contains("MissedMutant"));
-        let missed: Vec<&Value> = missed.map(|(_, name)| name).collect();
-        json!({ "part": name, "all": all, "caught": count("CaughtMutant") + count("Timeout"),
-            "unviable": count("Unviable"), "missed": missed })
+        let listed = listed.as_array().into_iter().flatten();
+        let listed = listed.filter_map(|mutant| mutant["name"].as_str());
+        let mut own: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, fate) in by_units.iter().filter(|(name, _)| name.contains(path)) {
+            let later = by_others.get(name).is_some_and(|fate| is_noticed(fate));
+            let fate = match fate.as_str() {
+                fate if is_noticed(fate) => "caught",
+                MISSED if later => "caught_later",
+                MISSED => "missed",
+                _ => "unviable",
+            };
+            own.entry(fate).or_default().push(name);
+        }
+        let count = |fate: &str| own.get(fate).map_or(0, Vec::len);
+        json!({ "part": name, "all": listed.filter(|name| name.contains(path)).count(),
+            "caught": count("caught"), "caught_later": count("caught_later"),
+            "unviable": count("unviable"), "missed": own.get("missed").cloned().unwrap_or_default() })
     };
     PARTS.iter().map(part).collect()
 }
 
+/// The numbers of a part.
+#[derive(Default)]
+struct Part {
+    all: u64,
+    caught: u64,
+    caught_later: u64,
+    unviable: u64,
+    missed: u64,
+}
+
 /// A section for `RELIABILITY.md`; empty without results.
 pub(crate) fn section(results: &[Value]) -> String {
-    let mut parts: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    let mut parts: BTreeMap<&str, Part> = BTreeMap::new();
     let mut missed: Vec<&str> = Vec::new();
-    let mut missed_of: BTreeMap<&str, usize> = BTreeMap::new();
-    for part in results.iter().filter_map(Value::as_array).flatten() {
-        let name = part["part"].as_str().unwrap_or_default();
-        let number = |of: &str| part[of].as_u64().unwrap_or(0);
-        let (all, caught, unviable) = parts.entry(name).or_default();
-        *all = number("all");
-        *caught += number("caught");
-        *unviable += number("unviable");
-        let own = part["missed"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for result in results.iter().filter_map(Value::as_array).flatten() {
+        let number = |of: &str| result[of].as_u64().unwrap_or(0);
+        let part = parts.entry(result["part"].as_str().unwrap_or_default()).or_default();
+        part.all = number("all");
+        part.caught += number("caught");
+        part.caught_later += number("caught_later");
+        part.unviable += number("unviable");
+        let own = result["missed"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let before = missed.len();
         missed.extend(own);
-        *missed_of.entry(name).or_default() += missed.len() - before;
+        part.missed += (missed.len() - before) as u64;
     }
     if parts.is_empty() {
         return String::new();
@@ -107,16 +158,19 @@ pub(crate) fn section(results: &[Value]) -> String {
     let mut text = String::from(
         "\n# Mutants\n\n\
          *`cargo xtask mutants` changes the code that decides what runs, in one place at a time, and runs the unit tests of\n\
-         the changed package.* A change is noticed if a test fails or does not end. The conformance suite and the simulated\n\
-         clusters are not run, although they would notice more. A sample is every n-th change of all.\n\n\
-         | part | possible changes | tried | noticed | not noticed | do not compile |\n|---|---|---|---|---|---|\n",
+         the changed package; if they pass, its tests in `tests/it`.* A change is noticed if a test fails or does not end.\n\
+         The conformance suites of the stores are not run. A sample is every n-th change of all.\n\n\
+         | part | possible changes | tried | noticed by unit tests | by `tests/it` | not noticed | do not compile |\n\
+         |---|---|---|---|---|---|---|\n",
     );
-    for (name, (all, caught, unviable)) in parts {
-        let missed = missed_of[name];
-        let tried = caught + unviable + missed as u64;
+    for (name, part) in parts {
+        let Part { all, caught, caught_later, unviable, missed } = part;
+        let tried = caught + caught_later + unviable + missed;
         if tried > 0 {
-            let _ =
-                writeln!(text, "| {name} | {all} | {tried} | {caught} | {missed} | {unviable} |");
+            let _ = writeln!(
+                text,
+                "| {name} | {all} | {tried} | {caught} | {caught_later} | {missed} | {unviable} |"
+            );
         }
     }
     if !missed.is_empty() {
@@ -132,18 +186,26 @@ mod tests {
 
     #[test]
     fn the_section_counts_the_mutants_of_each_part() {
-        let mutant = |file: &str| json!({ "file": file, "name": format!("{file}:1: replace") });
-        let (claim, next) = (mutant("core/src/record/claim.rs"), mutant("s/src/cron/next.rs"));
+        let mutant = |file: &str, change: &str| json!({ "name": format!("{file}:1: {change}") });
+        let claim = |change| mutant("core/src/record/claim.rs", change);
+        let next = |change| mutant("s/src/cron/next.rs", change);
         let outcome = |summary: &str, mutant: &Value| json!({ "summary": summary, "scenario": { "Mutant": mutant } });
-        let outcomes = json!({ "outcomes": [
+        let listed = json!([claim("a"), claim("b"), claim("c"), claim("d"), next("a"), next("b")]);
+        let units = json!({ "outcomes": [
             { "summary": "Success", "scenario": "Baseline" },
-            outcome("CaughtMutant", &claim), outcome("Timeout", &claim), outcome("MissedMutant", &next),
+            outcome("CaughtMutant", &claim("a")), outcome("Timeout", &claim("b")),
+            outcome(MISSED, &claim("c")), outcome("Unviable", &claim("d")), outcome(MISSED, &next("a")),
         ]});
-        let result = result(&json!([claim, claim, claim, next]), &outcomes);
-        let text = section(&[result]);
-        assert!(text.contains("| record | 3 | 2 | 2 | 0 | 0 |"), "{text}");
-        assert!(text.contains("| cron | 1 | 1 | 0 | 1 | 0 |"), "{text}");
-        assert!(text.contains("- `s/src/cron/next.rs:1: replace`"), "{text}");
+        let others = json!({ "outcomes": [outcome("CaughtMutant", &claim("c")), outcome(MISSED, &next("a"))]});
+        let text = section(&[result(&listed, &fates(&units), &fates(&others))]);
+        assert!(text.contains("| record | 4 | 4 | 2 | 1 | 0 | 1 |"), "{text}");
+        assert!(text.contains("| cron | 2 | 1 | 0 | 0 | 1 | 0 |"), "{text}");
+        assert!(text.contains("- `s/src/cron/next.rs:1: a`"), "{text}");
         assert_eq!(section(&[]), "");
+    }
+
+    #[test]
+    fn a_name_is_matched_by_its_letters() {
+        assert_eq!(escaped("a.rs:1: replace + with <"), r"a\.rs:1: replace \+ with <");
     }
 }
