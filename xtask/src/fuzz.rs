@@ -3,6 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{Watched, cargo, root, run as run_step, target, watch},
+    figures::grouped,
 };
 use serde_json::{Value, json};
 use std::{
@@ -150,15 +151,16 @@ pub(crate) fn section(results: &[Value]) -> String {
          code and goes on from it.* No input may make a reader panic, and what was read is held to promises, such as that\n\
          it prints as text of the same value. [fuzz/README.md](fuzz/README.md) has them, and what was found earlier.\n\n\
          {} inputs in {} seconds, {} failures.\n\n| target | inputs | seconds | failures |\n|---|---|---|---|\n",
-        sum("runs"),
-        sum("seconds"),
+        grouped(sum("runs")),
+        grouped(sum("seconds")),
         sum("crashes"),
     );
     let mut results: Vec<&Value> = results.iter().collect();
     results.sort_by_key(|result| result["target"].to_string());
     for result in results {
         let target = result["target"].as_str().unwrap_or_default();
-        let (runs, seconds) = (&result["runs"], &result["seconds"]);
+        let runs = grouped(result["runs"].as_u64().unwrap_or(0));
+        let seconds = &result["seconds"];
         let _ = writeln!(text, "| {target} | {runs} | {seconds} | {} |", result["crashes"]);
     }
     text

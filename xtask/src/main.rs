@@ -10,6 +10,7 @@ mod ci;
 mod command;
 mod deny;
 mod disk;
+mod figures;
 mod fuzz;
 mod lines;
 mod model;

@@ -3,6 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{cargo, run as run_step, target},
+    figures::grouped,
 };
 use serde_json::Value;
 use std::{fmt::Write, fs, path::PathBuf};
@@ -61,7 +62,7 @@ pub(crate) fn section(results: &[Value]) -> String {
     let word = |value: &Value| value.as_str().unwrap_or_default().replace('|', "/");
     let number = |value: &Value| match value.as_u64().unwrap_or(0) {
         0 => String::new(),
-        number => number.to_string(),
+        number => grouped(number),
     };
     for result in results.iter().filter(holds) {
         let (model, what) = (word(&result["model"]), word(&result["what"]));

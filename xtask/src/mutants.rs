@@ -3,6 +3,7 @@
 use crate::{
     Failure, Outcome,
     command::{cargo, has_subcommand, run as run_step, target, with_path},
+    figures::grouped,
     services::{self, install::cargo_package},
 };
 use serde_json::{Value, json};
@@ -167,6 +168,7 @@ pub(crate) fn section(results: &[Value]) -> String {
         let Part { all, caught, caught_later, unviable, missed } = part;
         let tried = caught + caught_later + unviable + missed;
         if tried > 0 {
+            let all = grouped(all);
             let _ = writeln!(
                 text,
                 "| {name} | {all} | {tried} | {caught} | {caught_later} | {missed} | {unviable} |"

@@ -4,6 +4,7 @@ use super::{Request, cannot, emptied::number, end, revision, scene::Scene, with}
 use crate::{
     Failure, Outcome, bench,
     command::{run as run_step, step, target},
+    figures::{grouped, seconds},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fmt::Write, fs, path::Path, process::Command};
@@ -125,20 +126,22 @@ pub(super) fn section(results: &[Value]) -> String {
             continue;
         }
         let sum = |name: &str| own.iter().filter_map(|one| one[name].as_u64()).sum::<u64>();
-        let late = |part: &str| own.iter().filter_map(|one| one["late_ms"][part].as_i64()).max();
+        let late = |part: &str| {
+            seconds(own.iter().filter_map(|one| one["late_ms"][part].as_i64()).max().unwrap_or(0))
+        };
         let injected = own.iter().filter_map(|one| one["injected"].as_array()).map(Vec::len);
         let _ = writeln!(
             section,
-            "| {peer} | {:.1} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} | {} | {} |",
+            "| {peer} | {:.1} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             sum("seconds") as f64 / 60.0,
-            sum("due"),
-            sum("again") - sum("twice"),
-            sum("twice"),
-            sum("finished_twice"),
-            sum("never_begun"),
-            sum("unfinished"),
-            late("p99").unwrap_or(0),
-            late("max").unwrap_or(0),
+            grouped(sum("due")),
+            grouped(sum("again") - sum("twice")),
+            grouped(sum("twice")),
+            grouped(sum("finished_twice")),
+            grouped(sum("never_begun")),
+            grouped(sum("unfinished")),
+            late("p99"),
+            late("max"),
             sum("ended_by_themselves"),
             sum("worker_faults"),
             injected.sum::<usize>(),

@@ -5,7 +5,12 @@ use super::{
     peers,
     results::Results,
 };
-use crate::{Failure, Outcome, command::root, fuzz, model, mutants};
+use crate::{
+    Failure, Outcome,
+    command::root,
+    figures::{grouped, seconds},
+    fuzz, model, mutants,
+};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -89,16 +94,17 @@ fn simulated(results: &[Value]) -> String {
     if results.is_empty() {
         return String::new();
     }
+    let whole = |name: &str| grouped(sum(name).round() as u64);
     format!(
         "\n# Simulated clusters\n\n\
          The scheduler itself, on a simulated clock and network: random worlds of nodes that join, leave, crash and\n\
          sleep, with wrong clocks, lost requests and replies, outages of the store, and operators who edit, pause and\n\
          trigger. In each the books must balance: no occurrence runs twice, and each has run or has a reason.\n\n\
-         {:.0} worlds, {:.0} hours of clusters, {:.0} runs; {:.2} hours of one processor. Every world held.\n\n\
+         {} worlds, {} hours of clusters, {} runs; {:.2} hours of one processor. Every world held.\n\n\
          {} seeds, which `xtask/reliability.jsonl` has: `cargo xtask sim --hours HOURS --seed SEED` plays one again.\n",
-        sum("worlds"),
-        sum("hours"),
-        sum("runs"),
+        whole("worlds"),
+        whole("hours"),
+        whole("runs"),
         sum("processor_seconds") / 3_600.0,
         results.len(),
     )
@@ -122,22 +128,25 @@ fn text(results: &[Value]) -> String {
          clock that was set, and counted apart: what was in an emptied store is gone with it. Of a quorum, which keeps no\n\
          history, the last ends of killed workers may be among them. A trial that found a defect is not counted: CHANGELOG.md\n\
          has the defects, and the trial was repeated after the repair.\n\n\
-         | store | runs | occurrences | twice | lost | explained | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
+         | store | trials | occurrences | twice | lost | explained | cut off | taken over | late, 99 % | latest | workers' faults | servers' faults |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
         results.iter().filter_map(|result| result["processors"].as_u64()).max().unwrap_or(1),
-        all("due"),
-        all("twice"),
-        all("lost"),
-        all("excused"),
+        grouped(all("due")),
+        grouped(all("twice")),
+        grouped(all("lost")),
+        grouped(all("excused")),
     );
     let mut stores: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for result in results {
         stores.entry(result["store"].as_str().unwrap_or_default()).or_default().push(result);
     }
     for (store, results) in &stores {
-        let sum = |name: &str| results.iter().map(|result| number(result, name)).sum::<u64>();
+        let sum =
+            |name: &str| grouped(results.iter().map(|result| number(result, name)).sum::<u64>());
         let late = |name: &str| {
-            results.iter().filter_map(|result| result["verdict"]["late_ms"][name].as_i64()).max()
+            let all =
+                results.iter().filter_map(|result| result["verdict"]["late_ms"][name].as_i64());
+            seconds(all.max().unwrap_or(0))
         };
         let mut servers: BTreeMap<&str, u64> = BTreeMap::new();
         for (what, times) in results.iter().filter_map(|one| one["injected"].as_object()).flatten()
@@ -151,7 +160,7 @@ fn text(results: &[Value]) -> String {
             of_workers.flat_map(|(.., kind)| results.iter().map(|r| waits(r, kind).len())).sum();
         let _ = writeln!(
             page,
-            "| {store} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {of_workers} | {} |",
+            "| {store} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {of_workers} | {} |",
             results.len(),
             sum("due"),
             sum("twice"),
@@ -159,14 +168,14 @@ fn text(results: &[Value]) -> String {
             sum("excused"),
             sum("cut_off"),
             sum("taken_over"),
-            late("p99").unwrap_or(0),
-            late("max").unwrap_or(0),
+            late("p99"),
+            late("max"),
             if told.is_empty() { "none, it is a file".to_owned() } else { told.join(", ") },
         );
     }
     page += "\n*Cut off* is a run at most once whose worker died: it is recorded as lost in the history, and not run\n\
-             again. *Taken over* is a run at least once that another worker began again. *Latest* is the longest time from\n\
-             the time of an occurrence to its start, outages of the server included.\n";
+             again. *Taken over* is a run at least once that another worker began again. *Late* is the time from\n\
+             that of an occurrence to its start, outages of the server included; of several trials, that of the worst.\n";
     page += &each_kind(results);
     page += "\n# The runs\n\n| store | minutes | occurrences each second | stores at once | build | seed | revision |\n|---|---|---|---|---|---|---|\n";
     for result in results {
@@ -207,7 +216,7 @@ mod tests {
         let result = |seed: u64, twice: u64| {
             json!({ "store": "redis", "seed": seed, "revision": "abc", "build": "debug", "at_once": 5, "injected": ["killed", "frozen"], "verdict": {
                 "holds": twice == 0, "due": 100, "twice": twice, "lost": 0, "cut_off": 2, "taken_over": 3,
-                "seconds": 90, "rate": 20, "late_ms": { "p99": 5, "max": seed },
+                "seconds": 90, "rate": 20, "late_ms": { "p99": 5, "max": 100 * seed },
                 "faults": [
                     { "what": "worker 1 is killed", "longest_ms": 900 },
                     { "what": "the server is killed, and away for 1s", "longest_ms": 1500 + seed },
@@ -219,7 +228,7 @@ mod tests {
         assert!(page.contains("200 occurrences due, 1 run twice, 0 lost."), "{page}");
         assert!(
             page.contains(
-                "| redis | 2 | 200 | 1 | 0 | 0 | 4 | 6 | 5 ms | 9 ms | 2 | frozen 2, killed 2 |"
+                "| redis | 2 | 200 | 1 | 0 | 0 | 4 | 6 | 0.0 s | 0.9 s | 2 | frozen 2, killed 2 |"
             ),
             "{page}"
         );
@@ -230,6 +239,6 @@ mod tests {
         assert!(is_kept(&result(7, 0)) && !is_kept(&result(7, 1)));
         let world = json!({ "seed": 3, "worlds": 20, "hours": 31.5, "runs": 900, "processor_seconds": 1_800 });
         let page = simulated(&[world.clone(), world]);
-        assert!(page.contains("40 worlds, 63 hours of clusters, 1800 runs; 1.00 hours"), "{page}");
+        assert!(page.contains("40 worlds, 63 hours of clusters, 1,800 runs; 1.00 hours"), "{page}");
     }
 }
