@@ -101,7 +101,7 @@ fn escaped(text: &str) -> String {
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// What became of the mutants of each part, and the number of all that it has. Those that passed the unit tests, and that
+/// The fates of the mutants of each part, and the number of all that it has. Those that passed the unit tests, and that
 /// the other tests did not try, are not noticed.
 fn result(listed: &Value, by_units: &Fates, by_others: &Fates) -> Value {
     let is_noticed = |fate: &str| matches!(fate, "CaughtMutant" | "Timeout");
