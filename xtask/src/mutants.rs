@@ -47,13 +47,14 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         .ok()
         .and_then(|listed| serde_json::from_slice(&listed.stdout).ok())
         .ok_or_else(|| Failure::Check("cargo mutants lists no mutants".into()))?;
-    let mut units = program(&["--no-shuffle", "--cargo-arg=--lib"]);
+    // In no order, so that a run that is interrupted has tried some of everything.
+    let mut units = program(&["--shuffle", "--cargo-arg=--lib"]);
     units.args(args);
     let (mut outcome, by_units) = tried("mutants: unit tests", units)?;
     let mut by_others = Fates::new();
     if by_units.values().any(|fate| fate == MISSED) {
         let servers = services::start_single(&["redis-quorum"])?;
-        let mut others = program(&["--no-shuffle", "--cargo-arg=--test=it"]);
+        let mut others = program(&["--cargo-arg=--test=it"]);
         others.envs(servers.environment.iter().cloned());
         let missed = by_units.iter().filter(|(_, fate)| *fate == MISSED);
         others.args(missed.map(|(name, _)| format!("--re=^{}$", escaped(name))));
