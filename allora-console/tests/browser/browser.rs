@@ -180,6 +180,15 @@ impl Browser {
         self.insist(|| format!("{}/click", self.element(selector)), &json!({}), &is_moving);
     }
 
+    /// Clicks what asks for another page, and waits until that one is whole: the driver may say that a click is
+    /// done before the browser asks.
+    pub(crate) fn follow(&self, selector: &str) {
+        let page = "String(performance.timeOrigin)";
+        let left = self.text(&format!("return {page}"));
+        self.click(selector);
+        self.wait_for(&format!("return {page} !== '{left}'"));
+    }
+
     /// Types into a field, behind what is in it. A line break sends its form.
     pub(crate) fn type_into(&self, selector: &str, text: &str) {
         self.post(&format!("{}/value", self.element(selector)), &json!({ "text": text }));

@@ -28,14 +28,14 @@ fn a_schedule_is_edited_and_taken_back_with_and_without_a_script() {
             }
         };
         browser.open(&served.page("/job?name=acme%2Freport"));
-        browser.click("a[href^='edit?']");
+        browser.follow("a[href^='edit?']");
         browser.wait_for("return document.querySelector('#f-schedule') != null");
         seen("edit");
         assert_eq!(browser.eval("return document.querySelector('details').open"), false);
         browser.fill("#f-schedule", "0 25 * * *");
         browser.fill("#f-retry", "3 1m 1h");
         browser.fill("#f-tags", "nightly,billing");
-        browser.click("button.main");
+        browser.follow("button.main");
         browser.wait_for("return document.querySelector('mark') != null");
         assert_eq!(browser.text("return document.querySelector('mark').textContent"), "25");
         assert_eq!(browser.text("return document.activeElement.id"), "f-schedule");
@@ -55,19 +55,19 @@ fn a_schedule_is_edited_and_taken_back_with_and_without_a_script() {
         );
         seen("edit-late");
         browser.fill("#f-owner", owner);
-        browser.click("button.main");
+        browser.follow("button.main");
         browser.wait_for("return document.querySelector('[name=note]').type !== 'hidden'");
         assert_eq!(
             browser.text("return document.querySelector('[name=note]').value"),
             "the bank is closed at night"
         );
-        browser.click("button.main");
+        browser.follow("button.main");
         browser.wait_for("return location.pathname === '/job'");
         assert!(state().definition.starts_with("30 3 * * MON-FRI; zone Europe/Rome; "));
         assert_eq!(state().data, data);
-        browser.click(".done a");
+        browser.follow(".done a");
         browser.wait_for("return location.pathname === '/undo'");
-        browser.click("button.main");
+        browser.follow("button.main");
         browser.wait_for("return location.pathname === '/audit'");
         assert_eq!((state().definition, state().data), (other.definition, data.clone()));
     }

@@ -58,7 +58,7 @@ fn a_hostile_name_is_a_name_and_nothing_else() {
         assert!(browser.text("return document.body.textContent").contains(note), "{name}");
         // The form of the question keeps the name.
         browser.fill("#at", "2026-01-01 00:00");
-        browser.click(".ask button");
+        browser.follow(".ask button");
         browser.wait_for("return location.search.includes('at=')");
         assert_eq!(browser.text("return document.querySelector('h1').textContent"), name);
         listed.push(name);
@@ -129,7 +129,7 @@ fn hostile_names_of_nodes_labels_and_calendars_are_text() {
     }
     browser.open(&served.page("/schedule"));
     browser.fill("[name=text]", &schedule);
-    browser.click("main form button");
+    browser.follow("main form button");
     let kept = browser.text("return document.querySelector('[name=text]').value");
     assert_eq!(kept, schedule);
     assert_ne!(browser.title(), "gone");
