@@ -5,11 +5,11 @@ use allora_core::{BoxError, Event, Retry, Run, every, job, with_traceparent};
 use std::{
     collections::BTreeMap,
     fmt::Debug,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
     time::Duration,
 };
 use tracing::{
-    Metadata, Subscriber,
+    Dispatch, Metadata, Subscriber,
     field::{Field, Visit},
     span::{Attributes, Id, Record},
 };
@@ -80,8 +80,13 @@ impl Subscriber for Collector {
     }
 }
 
+/// While there is one subscriber alone, `tracing` asks only the thread that comes to a line first whether anybody listens
+/// to it, and that may be another test's.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Collector::default()));
+
 /// The spans and the events that a test in a laboratory leaves.
 fn collected(test: impl FnOnce(&Lab)) -> Collected {
+    LazyLock::force(&SECOND);
     let collector = Collector::default();
     tracing::subscriber::with_default(collector.clone(), || test(&Lab::new(1)));
     std::mem::take(&mut *collector.0.lock().unwrap())
