@@ -151,6 +151,28 @@ fn a_node_that_slept_passes_over_what_is_too_late() {
 }
 
 #[test]
+fn what_passes_over_a_stored_schedule_is_told_once() {
+    let lab = Lab::new(2);
+    let declare = || lab.start(|seat, b| b.kind("t", seat.handler(ms(10), |_| Ok(()))));
+    lab.store("a", "t", "@every 1m; at-least-once 30s; window 4s");
+    let first = declare();
+    lab.until(65.0);
+    first.handle.stop();
+    lab.until(605.0);
+    let member = declare();
+    lab.until(665.0);
+    assert_eq!(lab.story("a"), ["succeeded 60", "missed 120-600 9", "succeeded 660"]);
+    let missed = |event: &Event| match event {
+        Event::OccurrencesMissed { name, first, last, count, .. } => {
+            Some((name.to_string(), *first, *last, *count))
+        }
+        _ => None,
+    };
+    let told: Vec<_> = member.events().iter().filter_map(missed).collect();
+    assert_eq!(told, [("a".to_owned(), at(120.0), at(600.0), Some(9))]);
+}
+
+#[test]
 fn what_was_due_while_all_nodes_were_down_runs_after_the_restart() {
     let lab = Lab::new(3);
     let first = lab.start(|seat, b| b.add("job", seat.job(every(secs(60)), ms(0))));
