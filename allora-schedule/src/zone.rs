@@ -155,8 +155,9 @@ impl Zone {
 fn fixed_offset(text: &str, at: usize) -> Result<Arc<Zone>, ParseError> {
     let digits =
         |range| text.get(range).filter(|part: &&str| part.bytes().all(|b| b.is_ascii_digit()));
-    let parts =
-        (text.len() == 6 && &text[3..4] == ":").then(|| digits(1..3).zip(digits(4..6))).flatten();
+    let parts = (text.len() == 6 && text.get(3..4) == Some(":"))
+        .then(|| digits(1..3).zip(digits(4..6)))
+        .flatten();
     let seconds = parts.and_then(|(hours, minutes)| {
         let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
         (minutes < 60).then_some(hours * 3600 + minutes * 60)

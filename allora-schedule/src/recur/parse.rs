@@ -224,8 +224,11 @@ fn spec(line: &Line<'_>, is_floating: bool) -> Result<Spec, ParseError> {
     let mut seen: Vec<String> = Vec::new();
     let mut at = line.value_at;
     for part in line.value.split(';') {
-        let name = part.split('=').next().unwrap_or_default().to_ascii_uppercase();
-        let value = part.get(name.len() + 1..).unwrap_or_default();
+        let Some((name, value)) = part.split_once('=') else {
+            return Err(wrong(at, part, "is no part of a rule with a value")
+                .remedy("write a name, = and a value, such as FREQ=WEEKLY"));
+        };
+        let name = name.to_ascii_uppercase();
         let value_at = at + name.len() + 1;
         if seen.contains(&name) {
             return Err(wrong(at, part, "is given twice").remedy("leave one away"));

@@ -138,6 +138,7 @@ fn a_text_with_two_readings_or_no_occurrence_is_rejected_at_its_place() {
             "write the instant in UTC, with a Z",
         ),
         (&format!("{start}RRULE:FREQ=DALY"), 37, "write YEARLY, MONTHLY"),
+        (&format!("{start}RRULE:FREQ"), 32, "write a name, = and a value, such as FREQ=WEEKLY"),
         (&format!("{start}RRULE:INTERVAL=2"), 32, "has no frequency"),
         (&format!("{start}RRULE:FREQ=DAILY;INTERVAL=0"), 52, "write 1 to 1000000"),
         (&format!("{start}RRULE:FREQ=DAILY;BYHOUR=9,24"), 52, "write 0 to 23"),

@@ -63,6 +63,7 @@ fn names_that_differ_from_host_to_host_are_refused_by_name() {
         "+0100",
         "+1:00",
         "+18:01",
+        "-1Κ-x",
         "-18:01",
         "+19:00",
         "+01:60",
