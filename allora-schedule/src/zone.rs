@@ -155,9 +155,8 @@ impl Zone {
 fn fixed_offset(text: &str, at: usize) -> Result<Arc<Zone>, ParseError> {
     let digits =
         |range| text.get(range).filter(|part: &&str| part.bytes().all(|b| b.is_ascii_digit()));
-    let parts = (text.len() == 6 && text.get(3..4) == Some(":"))
-        .then(|| digits(1..3).zip(digits(4..6)))
-        .flatten();
+    let is_whole = text.len() == 6 && text.get(3..4) == Some(":");
+    let parts = digits(1..3).zip(digits(4..6)).filter(|_| is_whole);
     let seconds = parts.and_then(|(hours, minutes)| {
         let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
         (minutes < 60).then_some(hours * 3600 + minutes * 60)
